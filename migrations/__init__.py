@@ -1,0 +1,1 @@
+"""Alembic migrations: plain SQL inside, expand before contract."""

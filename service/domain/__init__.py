@@ -1,0 +1,1 @@
+"""Pure payment rules: money, versions, fold, status, discrepancies, decisions."""

@@ -1,0 +1,1 @@
+"""Kafka to payments: consume, decode, apply, quarantine."""

@@ -1,0 +1,1 @@
+"""Logs and metrics; every name stands in one closed, commented list."""

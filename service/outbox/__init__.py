@@ -1,0 +1,1 @@
+"""The relay from outbox rows to Kafka."""

@@ -1,0 +1,1 @@
+"""One file a payment service provider, behind one Protocol."""

@@ -1,0 +1,1 @@
+"""Leased jobs that ask the PSP: scheduler, worker, heartbeat, watcher."""

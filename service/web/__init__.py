@@ -1,0 +1,1 @@
+"""Health and metrics; the operator API and the console will live here."""
