@@ -1,0 +1,1 @@
+"""One module a revision; its SQL stands in migrations/sql."""
