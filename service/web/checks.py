@@ -49,8 +49,8 @@ _FAILS: Final = Status.FAIL
 RULES: Final = {
     # Round trip of a SELECT; the sampler's time-out is shorter than the largest age.
     "postgres:responseTime": CheckRule(_WORK, worst=_FAILS, age_seconds_max=30.0, stale=_FAILS),
-    # The migration the database is at; a newer one is a rollout under way.
-    "postgres:schema": CheckRule(_WORK, worst=_FAILS, age_seconds_max=300.0),
+    # The migration the database is at, read when it is first reached; newer is a rollout under way.
+    "postgres:schema": CheckRule(_WORK, worst=_FAILS, age_seconds_max=None),
     # Whether the client has a connection to any broker.
     "kafka:connection": CheckRule(_WORK),
     # Number of partitions; none is healthy where replicas outnumber partitions.

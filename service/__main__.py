@@ -1,0 +1,5 @@
+"""`python -m service` is `reconciler`."""
+
+from service.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""The commands of `reconciler`, one file each; `line` puts them on the command line."""
