@@ -1,0 +1,2 @@
+-- The database's time: the only clock that decides.
+SELECT now()
