@@ -1,0 +1,77 @@
+"""When the PSP is asked next: set while the answer could change a payment, empty otherwise."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from service.domain.facts import FINAL, finality
+from service.domain.payment import Payment, Schedule
+from service.domain.status import WAITING, answer_awaited, deciding
+
+DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The times that the payment rules need, all in seconds.
+
+    `poll_plan_seconds` are the gaps between one check and the next; after the last it goes on
+    daily, as stuck. `not_found_grace_seconds` is what two "not found" answers must lie apart to
+    be believed.
+    """
+
+    pending_after_seconds: float = 300
+    poll_plan_seconds: tuple[float, ...] = (60, 300, 900, 3_600, 21_600, 86_400)
+    not_found_grace_seconds: float = 600
+
+
+def needs_check(payment: Payment) -> bool:
+    """Whether the PSP has to be asked: its answer could still change the payment, and no version
+    conflict waits for a person first.
+    """
+    return answer_awaited(payment) and not payment.in_conflict
+
+
+def reschedule(before: Payment, after: Payment, *, now: datetime, rules: Rules) -> None:
+    """Fill in the bookkeeping of `after`, a copy that nobody else has yet, after a change.
+
+    A new status starts the plan again; nobody is asked in vain. What the PSP tells by itself ends
+    a row of "not found". Its final answer is one to the question of then: it is undone by facts
+    that are open again, and by another word of the ERP.
+    """
+    old, moved = after.schedule, after.status is not before.status
+    told = after.psp_payments is not before.psp_payments
+    asked_anew = moved or _open_again(after) or _erp_turned(before, after)
+    after.schedule = schedule = Schedule(
+        pending_since=(old.pending_since or now) if after.status in WAITING else None,
+        checks=0 if moved else old.checks,
+        not_found_since=None if told else old.not_found_since,
+        final_answer_at=None if asked_anew else old.final_answer_at,
+    )
+    if not needs_check(after):
+        return
+    if moved or old.next_check_at is None:
+        schedule.next_check_at = now + timedelta(seconds=rules.pending_after_seconds)
+    else:
+        schedule.next_check_at = old.next_check_at
+
+
+def next_step(checks: int, *, now: datetime, rules: Rules) -> tuple[datetime, bool]:
+    """When to ask again after `checks` answers (1 or more), and whether the plan has run out (then
+    it goes on daily).
+    """
+    plan = rules.poll_plan_seconds
+    if checks <= len(plan):
+        return now + timedelta(seconds=plan[checks - 1]), False
+    return now + timedelta(seconds=DAY_SECONDS), True
+
+
+def _open_again(payment: Payment) -> bool:
+    chosen = deciding(payment)
+    return chosen is not None and finality(chosen.facts) < FINAL
+
+
+def _erp_turned(before: Payment, after: Payment) -> bool:
+    if after.erp is before.erp:
+        return False
+    old, new = before.erp.fields, after.erp.fields
+    return any(old.get(name) != new.get(name) for name in ("status", "psp_reference"))
