@@ -85,12 +85,12 @@ async def _postgres(settings: Settings) -> Finding:
 async def _kafka(settings: Settings) -> Finding:
     kafka = settings.kafka
     client = AIOKafkaAdminClient(**kafka_connection(kafka))
-    await client.start()  # type: ignore[no-untyped-call]  # the library leaves it untyped
+    await client.start()
     try:
         wanted = [kafka.erp_topic, kafka.psp_topic]
         described = {topic["topic"]: topic for topic in await client.describe_topics(wanted)}
     finally:
-        await client.close()  # type: ignore[no-untyped-call]  # the library leaves it untyped
+        await client.close()
     absent = [name for name in wanted if described.get(name, {}).get("error_code", 1) != 0]
     if absent:
         return Finding(False, f"reached, but there is no topic {' nor '.join(absent)}")

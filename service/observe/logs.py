@@ -13,7 +13,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from service.observe.redaction import mask_text, redact
 
-_NOISY = ("aiokafka", "kafka", "uvicorn.access", "asyncio")
+_NOISY = ("aiokafka", "alembic", "asyncio", "kafka", "uvicorn")
 
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 Form = Literal["auto", "json", "console"]
