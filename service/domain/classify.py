@@ -1,8 +1,10 @@
 """What an event is against what is stored: versions decide, never arrival."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from service.domain.events import Outcome, SourceEvent
+from service.domain.facts import event_facts
 from service.domain.payment import Payment
 from service.domain.versions import Version
 from service.domain.views import SourceView
@@ -23,10 +25,46 @@ def classify(
         return Outcome.APPLIED if event.fields else Outcome.STALE
     if view.patched is None and event.version < newest:
         return Outcome.STALE
+    if event.kind == "heal":
+        return _classify_answer(view, event)
     digest = digests.get((event.stream, event.version))
     if digest is not None:
-        return Outcome.DUPLICATE if digest == event.digest else Outcome.CONFLICT
+        same = digest == event.digest or _is_part_of_snapshot(view, event)
+        return Outcome.DUPLICATE if same else Outcome.CONFLICT
     return Outcome.APPLIED if view.advancing(event.version, event.fields) else Outcome.STALE
+
+
+def _classify_answer(view: SourceView, event: SourceEvent) -> Outcome:
+    """An answer tells the state at its version, where the event of that version may have been a
+    patch: it is compared with what is stored, not with the event's content.
+    """
+    if not _agrees(view, event):
+        return Outcome.CONFLICT
+    advancing = view.advancing(event.version, event.fields)
+    if any(view.fields.get(name) != value for name, value in advancing.items()):
+        return Outcome.APPLIED
+    return Outcome.DUPLICATE if event.version == view.newest else Outcome.STALE
+
+
+def _is_part_of_snapshot(view: SourceView, event: SourceEvent) -> bool:
+    """Whether a patch says what the snapshot of its version said: an answer came before it."""
+    return event.patch and view.snapshot == event.version and _agrees(view, event)
+
+
+def _agrees(view: SourceView, event: SourceEvent) -> bool:
+    """Whether the fields that the event's version has set here are those that the event sets."""
+    told = {
+        name: value
+        for name, value in event.fields.items()
+        if view.version_of(name) == event.version
+    }
+    return _canonical({**view.fields, **told}) == _canonical(view.fields)
+
+
+def _canonical(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with what an absent `captured_minor` stands for."""
+    captured_minor = event_facts(SourceView(fields=fields)).captured_minor
+    return {**fields, "captured_minor": captured_minor}
 
 
 def lookups(payment: Payment, event: SourceEvent) -> bool:

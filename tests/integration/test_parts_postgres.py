@@ -1,13 +1,12 @@
 """The PostgreSQL that demo and tests run on."""
 
+import asyncio
 import os
 import stat
-import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from signal import SIGKILL
 from typing import Any
 
 import asyncpg
@@ -161,13 +160,13 @@ async def test_temporary_data_are_gone_after_the_block() -> None:
 
 async def test_killed_parent_leaves_neither_server_nor_data() -> None:
     bin_dir = [str(chosen_bin_dir())] if chosen_bin_dir() else []
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, *bin_dir], stdout=subprocess.PIPE, text=True
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PARENT, *bin_dir, stdout=asyncio.subprocess.PIPE
     )
-    with parent:
-        assert parent.stdout is not None
-        pid, directory = parent.stdout.readline().split()
-        parent.send_signal(SIGKILL)
+    assert parent.stdout is not None
+    pid, directory = (await parent.stdout.readline()).decode().split()
+    parent.kill()
+    await parent.wait()
 
     await eventually(lambda: is_gone(int(pid)), within_seconds=15, what="the server ends")
     await eventually(
@@ -205,8 +204,9 @@ class TestBinariesInAPrivateHome:
         assert (copied / "mark").exists()
 
     def test_are_refused_where_somebody_else_could_have_put_the_copy(self, home: Path) -> None:
-        copied = readable_by_others(home / "pg" / "bin")
-        copied.parent.chmod(0o777)
+        readable_by_others(home / "pg" / "bin")
+        (copy,) = home.parent.glob("payment-reconciler-postgres-*")
+        copy.chmod(0o777)
 
         with pytest.raises(SandboxError, match="not this user's own folder"):
             readable_by_others(home / "pg" / "bin")

@@ -1,6 +1,7 @@
 """The PSP that demo and tests ask: its truth, its faults, and that our own adapter reads both."""
 
 import asyncio
+import secrets
 from collections import Counter
 from typing import Any
 
@@ -127,12 +128,13 @@ async def test_stop_does_not_wait_for_calls_that_hang() -> None:
 
 
 async def test_wrong_token_is_refused() -> None:
-    async with PspServer(token="s3cret") as server:
+    token = secrets.token_hex(8)
+    async with PspServer(token=token) as server:
         server.put("pay-1", psp_answer("pay-1"))
 
         assert (await _get(server, "pay-1"))[0] == 401
         assert (await _get(server, "pay-1", Authorization="Bearer other"))[0] == 401
-        assert (await _get(server, "pay-1", Authorization="Bearer s3cret"))[0] == 200
+        assert (await _get(server, "pay-1", Authorization=f"Bearer {token}"))[0] == 200
 
 
 def test_plan_depends_on_seed_id_and_call_alone() -> None:

@@ -2,20 +2,18 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
-T = TypeVar("T")
+from collections.abc import Callable
+from typing import Any
 
 
 async def eventually(
-    condition: Callable[[], T | Awaitable[T]],
+    condition: Callable[[], Any],
     *,
     within_seconds: float = 10.0,
     every_seconds: float = 0.02,
     what: str = "",
-) -> T:
-    """Ask `condition()` until it gives something true, and return that.
+) -> Any:
+    """Ask `condition`, async or not, until it gives something true, and return that.
 
     Raises AssertionError with `what` and the last value after `within_seconds`, which bounds a
     condition that hangs, too. What the condition raises goes through.

@@ -3,6 +3,7 @@ way, and what must stand here in the end. It knows none of the service's rules.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from schemas.money import Money
 from service.domain.events import SourceEvent
@@ -30,7 +31,7 @@ class Attempt:
     told_whole: bool = True
 
     @property
-    def book(self) -> dict[str, object]:
+    def book(self) -> dict[str, Any]:
         return {
             "amount": self.amount,
             "captured_minor": self.captured,
@@ -62,12 +63,12 @@ class World:
         attempt.told_whole = attempt.told_whole and not lost
         if lost:
             return
-        where = {"reference": attempt.reference}
+        reference = attempt.reference
         if patch:
             fields = {"status": attempt.status, **attempt.book}
-            event = make.psp_patch(attempt.version, **where, **fields)
+            event = make.psp_patch(attempt.version, reference=reference, **fields)
         else:
-            event = make.psp(attempt.version, attempt.status, **where, **attempt.book)
+            event = make.psp(attempt.version, attempt.status, reference=reference, **attempt.book)
         self.under_way.append(event)
 
     def answer(self, question: Question) -> Found | Missing:
