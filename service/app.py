@@ -37,8 +37,11 @@ from service.web.snapshot import Check, HealthBoard, Phase
 
 RETRY_SECONDS = 2.0
 CLOSE_SECONDS = 5.0
+PARTS_GRACE_SECONDS = 9.0
+"""What parts may take beyond the workers' drain; the statements of those that take longer are cut
+off, which rolls them back: a server that went silent would keep them for as long as it likes."""
 STOP_GRACE_SECONDS = 15.0
-"""What ingest, relay and closing may take beyond the workers' drain before the process is ended."""
+"""What parts and closing may take beyond the workers' drain before the process is ended."""
 
 EXIT_STUCK = 75
 """The exit code of a process that could not stop in time."""
@@ -146,9 +149,22 @@ class Service:
             parts = Parts(self._settings, self._owner, self._pool, self._metrics, sampler.add)
             runs = await parts.of(self._roles, stack) | {"samplers": sampler.run}
             async with asyncio.TaskGroup() as group:
-                for name, run in runs.items():
+                running = {
                     group.create_task(self._supervise(name, run), name=name)
+                    for name, run in runs.items()
+                }
                 _log.info(Event.STARTED, owner=self._owner)
+                await self._stop.wait()
+                await self._end(running)
+
+    async def _end(self, running: set[asyncio.Task[None]]) -> None:
+        """Wait for the parts' own end, as long as a drain may take; cut off what is left."""
+        seconds = self._settings.lease.drain_seconds + PARTS_GRACE_SECONDS
+        _, late = await asyncio.wait(running, timeout=seconds)
+        if late:
+            _log.warning(Event.DRAIN_TIMED_OUT, parts=sorted(part.get_name() for part in late))
+        for part in late:
+            part.cancel("the parts' deadline")
 
     async def _supervise(self, name: str, run: Run) -> None:
         await supervise(name, partial(run, self._stop), stop=self._stop, on_state=self._note)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import FrameType
 
-from service.errors import ConfigurationError, SchemaError, SupervisionError
+from service.errors import ConfigurationError, SchemaError, SupervisionError, TopicRecreated
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -117,6 +117,8 @@ class RestartBounds:
 
 
 DEFAULT_BOUNDS = RestartBounds()
+INCURABLE = (ConfigurationError, SchemaError, TopicRecreated)
+"""What no restart changes: a person has to."""
 
 
 async def supervise(
@@ -130,11 +132,11 @@ async def supervise(
     """Keep `run()` alive until `stop` is set, then let it end by itself.
 
     A crash is restarted after a jittered pause. A return before `stop` counts as a crash. Errors
-    that no restart can cure (configuration, schema) end it at once. CancelledError passes.
+    that no restart can cure (`INCURABLE`) end it at once. CancelledError passes.
 
     Raises:
         SupervisionError: too many crashes within the window; the cause is the last one.
-        ConfigurationError, SchemaError: as raised by `run`.
+        ConfigurationError, SchemaError, TopicRecreated: as raised by `run`.
     """
     crashes: deque[float] = deque()
     restarts = 0
@@ -146,7 +148,7 @@ async def supervise(
             on_state(Supervised(name, Condition.FINISHED, restarts, error))
             return
         within_window = _count(crashes, bounds.window_seconds)
-        incurable = isinstance(error, ConfigurationError | SchemaError)
+        incurable = isinstance(error, INCURABLE)
         if incurable or within_window > bounds.restarts_max:
             on_state(Supervised(name, Condition.DEAD, restarts, error))
             raise _fatal(name, within_window, error)
@@ -179,7 +181,7 @@ def _count(crashes: deque[float], window_seconds: float) -> int:
 
 def _fatal(name: str, crashes: int, error: Exception | None) -> Exception:
     """The error to leave with: the incurable one itself, else one that names its last cause."""
-    if isinstance(error, ConfigurationError | SchemaError):
+    if isinstance(error, INCURABLE):
         return error
     fatal = SupervisionError(f"{name} crashed {crashes} times within its window")
     fatal.__cause__ = error

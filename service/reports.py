@@ -33,10 +33,12 @@ class _Following:
 
 def ingest_report(ingest: Ingest, metrics: Metrics) -> Report:
     """Connection, assignment, and a row of lag a partition; a replica without any is well."""
+    lost = _Following(metrics.ingest.records_lost)
 
     def report() -> list[Check]:
         status = ingest.status()
         partitions = status.partitions
+        lost.to(status.records_lost)
         connected = Status.PASS if status.kafka_connected else Status.WARN
         said = None if status.kafka_connected else "no broker answers"
         reset = Status.WARN if status.resets_suspected else Status.PASS

@@ -210,10 +210,12 @@ CREATE TABLE dead_letters (
     status text COLLATE "C" NOT NULL DEFAULT 'parked',
     received_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT dead_letters_pkey PRIMARY KEY (dead_letter_id),
-    CONSTRAINT dead_letters_one_a_record UNIQUE (topic, partition, "offset"),
     CONSTRAINT dead_letters_status_known CHECK (status IN ('parked', 'replayed', 'discarded'))
 );
 
+-- Once a record; the content is part of it, since a topic that was made anew uses its offsets again.
+CREATE UNIQUE INDEX dead_letters_one_a_record
+    ON dead_letters (topic, partition, "offset", md5(coalesce(value, '')));
 CREATE INDEX dead_letters_parked ON dead_letters (received_at) WHERE status = 'parked';
 
 CREATE TABLE outbox (

@@ -35,17 +35,19 @@ def reschedule(before: Payment, after: Payment, *, now: datetime, rules: Rules) 
     """Fill in the bookkeeping of `after`, a copy that nobody else has yet, after a change.
 
     A new status starts the plan again; nobody is asked in vain. What the PSP tells by itself ends
-    a row of "not found". Its final answer is one to the question of then: it is undone by facts
-    that are open again, and by another word of the ERP.
+    a row of "not found".
     """
     old, moved = after.schedule, after.status is not before.status
+    final_answer_at = old.final_answer_at
+    if final_answer_at is not None and (moved or _question_changed(before, after)):
+        final_answer_at = None
     told = after.psp_payments is not before.psp_payments
-    asked_anew = moved or _open_again(after) or _erp_turned(before, after)
     after.schedule = schedule = Schedule(
-        pending_since=(old.pending_since or now) if after.status in WAITING else None,
-        checks=0 if moved else old.checks,
-        not_found_since=None if told else old.not_found_since,
-        final_answer_at=None if asked_anew else old.final_answer_at,
+        (old.pending_since or now) if after.status in WAITING else None,
+        0 if moved else old.checks,
+        None,
+        None if told else old.not_found_since,
+        final_answer_at,
     )
     if not needs_check(after):
         return
@@ -65,13 +67,12 @@ def next_step(checks: int, *, now: datetime, rules: Rules) -> tuple[datetime, bo
     return now + timedelta(seconds=DAY_SECONDS), True
 
 
-def _open_again(payment: Payment) -> bool:
-    chosen = deciding(payment)
-    return chosen is not None and finality(chosen.facts) < FINAL
-
-
-def _erp_turned(before: Payment, after: Payment) -> bool:
-    if after.erp is before.erp:
-        return False
+def _question_changed(before: Payment, after: Payment) -> bool:
+    """Whether a final answer was one to another question: the PSP's facts are open again, or the
+    ERP says another status or names another reference.
+    """
+    chosen = deciding(after)
+    if chosen is not None and finality(chosen.facts) < FINAL:
+        return True
     old, new = before.erp.fields, after.erp.fields
     return any(old.get(name) != new.get(name) for name in ("status", "psp_reference"))

@@ -100,10 +100,10 @@ def answer_awaited(payment: Payment) -> bool:
         return True
     if payment.status in NEGATIVE and payment.schedule.final_answer_at is None:
         return True
-    return refund_awaited(payment) or any(
-        psp_payment.observation is not None and psp_payment.observation.doubted
-        for psp_payment in payment.psp_payments.values()
-    )
+    for psp_payment in payment.psp_payments.values():
+        if psp_payment.observation is not None and psp_payment.observation.doubted:
+            return True
+    return refund_awaited(payment)
 
 
 def _deciding_key(psp_payment: PspPayment) -> tuple[int, int, str, str]:

@@ -238,7 +238,7 @@ class Fetcher:
             if placement.lost:
                 self.records_lost += placement.lost
                 log.error(
-                    Event.TOPIC_RECREATED,
+                    Event.RECORDS_LOST,
                     topic=partition.topic,
                     partition=partition.number,
                     records_lost=placement.lost,

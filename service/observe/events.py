@@ -43,6 +43,7 @@ class Event(StrEnum):
     PARTITION_RESUMED = "kafka.partition_resumed"
     OFFSET_FENCED = "kafka.offset_fenced"  # another consumer wrote first; the batch rolled back
     OFFSET_COMMIT_FAILED = "kafka.offset_commit_failed"  # the database's offset is the truth
+    RECORDS_LOST = "kafka.records_lost"  # retention deleted them before they were read: an alarm
     TOPIC_RECREATED = "kafka.topic_recreated"  # stored offsets do not fit the topic
 
     # Events and records.

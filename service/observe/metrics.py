@@ -94,6 +94,8 @@ class IngestMetrics:
         self.offsets_fenced = _counter(registry, "offsets_fenced", "Batches fenced by the offset")
         # Kafka's copy of the offset for tools; the database's is the truth.
         self.commit_failures = _counter(registry, "commit_failures", "Failed commits to Kafka")
+        # Deleted by the log's retention before they could be read: page somebody.
+        self.records_lost = _counter(registry, "records_lost", "Records lost to retention")
         # 40001, 40P01, 55P03: retried with the connection kept.
         self.transaction_retries = _counter(
             registry, "transaction_retries", "Transactions tried again", "reason"

@@ -7,6 +7,7 @@ from schemas.attributes import VersionNumber
 from schemas.currency import Exponents
 from schemas.events import PspData, PspStatus
 from schemas.fields import known_fields
+from schemas.money import Money
 from schemas.refusal import Refused
 from schemas.validation import object_of, validated
 from service.psp.port import Answered, Question
@@ -34,12 +35,12 @@ def read_answered(
     try:
         data = object_of(strict_json.parse(body), "body")
         answer = validated(PspAnswer, data)
-        known_fields(answer, exponents=exponents)  # refuses a currency or exponent that is wrong
+        fields = known_fields(answer, exponents=exponents)
     except Refused as refusal:
         raise Nonsense(f"{refusal.reason}: {refusal.field}") from None
     _refuse_another("psp", answer.psp, question.psp)
     _refuse_another("psp_reference", answer.psp_reference, question.psp_reference)
-    return _answered(answer, data, request_id)
+    return _answered(fields, data, request_id)
 
 
 def is_not_found(body: bytes) -> bool:
@@ -51,25 +52,37 @@ def is_not_found(body: bytes) -> bool:
     return isinstance(said, dict) and said.get("error") == "not_found"
 
 
-def _answered(answer: PspAnswer, data: dict[str, Any], request_id: str | None) -> Answered:
-    captured_minor = answer.captured_minor
+def _answered(
+    fields: dict[str, Any], data: dict[str, Any], request_id: str | None
+) -> Answered:
+    amount: Money | None = fields["amount"]
+    status: PspStatus = fields["status"]
+    captured_minor = fields["captured_minor"]
     if captured_minor is None:
-        captured_minor = answer.amount.minor if answer.status is PspStatus.SUCCEEDED else 0
+        paid = status is PspStatus.SUCCEEDED and amount is not None
+        captured_minor = amount.minor if paid else 0
     return Answered(
-        status=answer.status.value,
-        amount_minor=answer.amount.minor,
-        currency=answer.amount.currency,
+        status=status.value,
+        amount_minor=amount.minor if amount else None,
+        currency=amount.currency if amount else None,
         captured_minor=captured_minor,
-        refunded_minor=answer.refunded_minor,
-        disputed_minor=answer.disputed_minor,
-        psp=answer.psp,
-        psp_reference=answer.psp_reference,
-        entityversion=answer.entityversion,
-        versionepoch=answer.versionepoch or 0,
-        failure_code=answer.failure_code,
+        refunded_minor=fields["refunded_minor"],
+        disputed_minor=fields["disputed_minor"],
+        psp=fields["psp"],
+        psp_reference=fields["psp_reference"],
+        entityversion=fields["entityversion"],
+        versionepoch=fields["versionepoch"] or 0,
+        failure_code=fields["failure_code"],
         data=data,
         request_id=request_id,
+        method=_method(data),
     )
+
+
+def _method(data: dict[str, Any]) -> str | None:
+    """No field of the contract: where a provider names it, poll plans may go by it."""
+    method = data.get("method")
+    return method if isinstance(method, str) else None
 
 
 def _refuse_another(field: str, answered: str, asked: str | None) -> None:

@@ -23,9 +23,8 @@ from service.reconcile.group import SettleTerms
 from service.reconcile.heartbeat import Connect, Heartbeat
 from service.reconcile.job import AskTerms, JobRunner
 from service.reconcile.lease import HeldJob, HeldJobs, LeaseTerms
-from service.reconcile.reading import read_payments
 from service.reconcile.settle import Settlement
-from service.store import jobs
+from service.store import book, jobs
 from service.store.jobs import Job
 
 _RELEASE_SECONDS = 3.0
@@ -128,7 +127,7 @@ class Worker:
             claimed: list[Job] = await jobs.claim(
                 connection, owner=lease.owner, slots=free, ttl_seconds=lease.ttl_seconds
             )
-            payments = await read_payments(connection, [job.payment_id for job in claimed])
+            payments = await book.read_many(connection, [job.payment_id for job in claimed])
             self._claim_unanswered = False
         self._activity.claimed += len(claimed)
         return [

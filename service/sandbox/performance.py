@@ -116,6 +116,5 @@ class Performance:
 
     def _give_up_in_time(self, missing: Sequence[str]) -> None:
         if self._deadline.passed:
-            raise SandboxError(
-                f"gave up after {self._within_seconds:g} s; missing: {', '.join(missing)}"
-            )
+            reason = f"gave up after {self._within_seconds:g} s; missing: {', '.join(missing)}"
+            raise SandboxError("\n".join([reason, *self._stage.service.errors()]))

@@ -22,6 +22,8 @@ _READY_SECONDS = 60.0
 _STOP_SECONDS = 20.0
 _ANSWER_SECONDS = 5.0
 _POLL_SECONDS = 0.05
+_ERROR = '"level": "error"'
+_ERRORS_MAX, _LOG_CHARACTERS_MAX = 5, 500
 _QUICK = {
     "RECONCILE__PENDING_AFTER_SECONDS": str(PENDING_AFTER_SECONDS),
     "RECONCILE__SCHEDULE_SECONDS": "1",
@@ -35,6 +37,7 @@ _QUICK = {
     "PSP__BUDGET_SECONDS": "2",
     "PSP__BREAKER_OPEN_SECONDS": "1",
     "HEALTH__HOST": LOOPBACK,
+    "LOG__FORMAT": "json",
 }
 
 
@@ -70,6 +73,7 @@ class ServiceProcess:
     def __init__(self, places: Places, roles: str, *, log: Path) -> None:
         self.health_port = free_port()
         self.roles = roles
+        self._log = log
         self._child = ChildProcess(
             Command(
                 argv=[sys.executable, "-m", "service", "run", "--roles", roles],
@@ -116,6 +120,11 @@ class ServiceProcess:
                 f"the service ({self.roles}) ended with {self._child.returncode}:\n"
                 f"{self._child.log_tail()}"
             )
+
+    def errors(self) -> list[str]:
+        """The last few things that it logged as errors."""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return [line[:_LOG_CHARACTERS_MAX] for line in lines if _ERROR in line][-_ERRORS_MAX:]
 
     async def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""

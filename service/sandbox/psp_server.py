@@ -92,7 +92,6 @@ class PspServer:
         self._token = token
         self._answers: dict[str, dict[str, Any]] = {}
         self._runner: web.AppRunner | None = None
-        self._stopping = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         """Start serving."""
@@ -134,7 +133,6 @@ class PspServer:
             raise SandboxError("this PSP is running already")
         app = web.Application()
         app.router.add_get("/payments/{id}", self._answer)
-        self._stopping = asyncio.Event()
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_SECONDS
         )
@@ -143,7 +141,6 @@ class PspServer:
 
     async def stop(self) -> None:
         """Drop all calls and refuse connections."""
-        self._stopping.set()
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
@@ -183,7 +180,7 @@ class PspServer:
                 body = self.faults.nonsense(asked_id, call)
                 return web.Response(status=200, body=body, content_type=_JSON)
             case "timeout":
-                await self._stopping.wait()
+                await asyncio.Event().wait()  # cancelled when the client leaves, or we stop
         return _json({"error": "unavailable"}, status=503)
 
 

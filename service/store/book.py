@@ -39,6 +39,16 @@ async def read(connection: Any, payment_id: str) -> Payment | None:
     return whole.get(payment_id)
 
 
+async def read_many(connection: Any, payment_ids: Collection[str]) -> dict[str, Payment]:
+    """Read payments whole, without a lock; those without a row are absent.
+
+    The parts may come from several snapshots: whoever writes compares the row version under lock.
+    """
+    if not payment_ids:
+        return {}
+    return await _whole(connection, await payments.read(connection, sorted(set(payment_ids))))
+
+
 async def seen(connection: Any, asked: Collection[SourceEvent]) -> dict[str, Seen]:
     """For the events that `fold.lookups` names: payment id -> the digest applied under each
     stream and version.

@@ -6,7 +6,7 @@ WITH parked AS (
         $2::text[], $3::integer[], $4::bigint[], $5::bytea[], $6::bytea[], $7::text[], $8::text[], $9::text[], $10::text[]
     ) AS record (topic, partition, "offset", key, value, headers, reason, error, payment_id)
     ORDER BY topic COLLATE "C", partition, "offset"
-    ON CONFLICT ON CONSTRAINT dead_letters_one_a_record DO NOTHING
+    ON CONFLICT (topic, partition, "offset", md5(coalesce(value, ''))) DO NOTHING
     RETURNING dead_letter_id
 )
 INSERT INTO outbox (topic, key, headers, value)
