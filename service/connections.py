@@ -4,10 +4,14 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+from schemas.currency import Exponents
 from service.errors import ConfigurationError
 from service.psp.account import PspAccount
+from service.psp.breaker import CircuitBreaker
+from service.psp.stripe import with_own_exponents
 from service.settings import Settings
 from service.settings_database import DatabaseSettings
+from service.settings_healing import PspSettings
 from service.settings_kafka import KafkaSettings
 from service.store.pool import PoolOptions
 
@@ -53,19 +57,34 @@ def kafka_connection(settings: KafkaSettings) -> dict[str, Any]:
     return arguments
 
 
+def psp_exponents(settings: PspSettings) -> Exponents:
+    """How accounts count where they depart from ISO 4217: for their events and answers alike."""
+    if settings.adapter == "stripe":
+        return with_own_exponents(settings.exponents, settings.account)
+    return settings.exponents
+
+
 def psp_account(settings: Settings) -> PspAccount:
     """Where the PSP is and how much may be asked of it."""
     psp = settings.psp
     rate = psp.rate_per_second or _UNLIMITED_PER_SECOND
     return PspAccount(
         base_url=psp.required_base_url(),
+        adapter=psp.adapter,
+        name=psp.account,
         timeout_seconds=psp.timeout_seconds,
         budget_seconds=psp.budget_seconds,
         token_file=Path(psp.token_file) if psp.token_file else None,
         rate_per_second=rate,
         burst=max(1, round(rate)),
         concurrency_max=settings.lease.concurrency + _SPARE_CONNECTIONS,
+        exponents=psp_exponents(psp),
     )
+
+
+def never_open() -> CircuitBreaker:
+    """For a command that asks once and wants to hear the PSP's own trouble, not the breaker's."""
+    return CircuitBreaker(1_000_000, 1)
 
 
 def _password_reader(file: str | None) -> Any:

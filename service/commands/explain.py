@@ -6,13 +6,12 @@ from rich.console import Console
 from rich.table import Table
 
 from service.commands.reachable import reaching
-from service.connections import pool_options, psp_account
+from service.connections import never_open, pool_options, psp_account
 from service.domain.explanation import why
 from service.domain.payment import Payment
 from service.domain.status import deciding, effective_facts
 from service.errors import ReconcilerError
 from service.psp.account import open_psp
-from service.psp.breaker import CircuitBreaker
 from service.psp.port import Answer, Answered, NotFound
 from service.reconcile.questions import question_of
 from service.settings import Settings
@@ -97,8 +96,7 @@ def _print_jobs(console: Console, last_jobs: list[JobRow]) -> None:
 
 
 async def _ask(settings: Settings, payment: Payment) -> Answer:
-    breaker = CircuitBreaker(settings.psp.breaker_failures, settings.psp.breaker_open_seconds)
-    async with open_psp(psp_account(settings), breaker=breaker) as psp:
+    async with open_psp(psp_account(settings), breaker=never_open()) as psp:
         return await psp.ask(question_of(payment))
 
 
