@@ -69,6 +69,8 @@ async def _told(options: DemoOptions, report: Report, interruption: Interruption
         failures = outcome.failures()
         report.end(outcome.figures())
         report.failures(failures)
+        if failures:
+            report.failures([f"service log: {line}" for line in stage.service.errors()])
         report.line(outcome.verdict())
         if options.serve:
             report.line(f"serving {stage.service.health_url} until Ctrl-C or SIGTERM")

@@ -29,14 +29,14 @@ class Outcome:
     ingest_seconds: float
 
     def failures(self) -> list[str]:
-        """What is not as it must be, a line each: first every field of a payment that differs."""
+        """What is not as it must be, a line each: counts, then each field of a payment."""
         return [
-            *(str(difference) for difference in differences(self.story.truth, self.found)),
             *(
                 f"{what}: should be {expected!r}, found {found!r}"
                 for what, expected, found in self._counts()
                 if expected != found
             ),
+            *(str(difference) for difference in differences(self.story.truth, self.found)),
         ]
 
     def verdict(self) -> str:

@@ -35,9 +35,7 @@ class Report:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._stop_live()
 
     def phase(self, text: str) -> None:
         """A new phase begins, or something worth a line has happened."""
@@ -54,6 +52,7 @@ class Report:
 
     def end(self, figures: Figures) -> None:
         """The table of the whole story."""
+        self._stop_live()
         plain = not self._console.is_terminal
         self._console.print()
         self._console.print(_table(figures, plain=plain), soft_wrap=plain)
@@ -68,6 +67,11 @@ class Report:
     def line(self, text: str) -> None:
         """One line as it stands."""
         self._say(text)
+
+    def _stop_live(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
