@@ -6,9 +6,10 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from schemas.currency import Exponents, exponent_of
-from schemas.events import Amount, ErpPatch, PaymentData, PspPatch, PspStatus
+from schemas.events import Amount, ErpPatch, PaymentData, PspData, PspPatch, PspStatus
 from schemas.money import Money
 from schemas.refusal import Reason, Refused
+from schemas.units import in_iso_units
 
 ChangeKind = Literal["snapshot", "patch"]
 
@@ -20,19 +21,36 @@ def known_fields(data: PaymentData, *, exponents: Exponents = NO_EXCEPTIONS) -> 
     """A snapshot's fields after defaults, or those a patch sets; `amount` as Money.
 
     An absent `captured_minor` of a snapshot is None: what it means depends on the status.
-    `exponents` are the exceptions a PSP account, used where the data names the account.
-    Raises Refused bad_amount (unknown currency) and bad_exponent.
+    `exponents` are the exceptions a PSP account. They hold for what the PSP says, not for an ERP
+    that names the account; sums come out in ISO 4217's minor units (`in_iso_units`).
+    Raises Refused bad_amount (unknown currency, no way to ISO's units) and bad_exponent.
     """
+    fields = _told(data)
+    told_by_psp = isinstance(data, PspData | PspPatch)
+    exceptions = exponents.get(data.__dict__["psp"]) if exponents and told_by_psp else None
+    amount = fields.get("amount")
+    if amount is not None:
+        fields["amount"] = _money(amount, exceptions)
+    return in_iso_units(fields, exceptions) if exceptions else fields
+
+
+def accepted_fields(data: PaymentData) -> dict[str, Any]:
+    """The fields of data that was accepted when it came, by no exceptions that hold now: what the
+    log keeps is not judged again.
+    """
+    fields = _told(data)
+    amount = fields.get("amount")
+    if amount is not None:
+        fields["amount"] = Money(amount.minor, amount.currency)
+    return fields
+
+
+def _told(data: PaymentData) -> dict[str, Any]:
     values = data.__dict__
     if isinstance(data, ErpPatch | PspPatch):
         given = data.model_fields_set
-        fields = {name: value for name, value in values.items() if name in given}
-    else:
-        fields = values.copy()
-    amount = fields.get("amount")
-    if amount is not None:
-        fields["amount"] = _money(amount, exponents.get(values["psp"]))
-    return fields
+        return {name: value for name, value in values.items() if name in given}
+    return values.copy()
 
 
 def _money(amount: Amount, exceptions: Mapping[str, int] | None) -> Money:

@@ -70,11 +70,11 @@ async def serve(settings: Settings, roles: frozenset[str], signals: StopSignals)
 
 def require(settings: Settings, roles: frozenset[str]) -> None:
     """Raise ConfigurationError, all at once, for what `roles` need and nobody has set."""
-    settings.require("database.url")
-    if "ingest" in roles:
-        settings.require("kafka.bootstrap_servers")
-    if "reconcile" in roles:
-        settings.require("psp.base_url")
+    settings.require(
+        "database.url",
+        *(("kafka.bootstrap_servers",) if "ingest" in roles else ()),
+        *(("psp.base_url",) if "reconcile" in roles else ()),
+    )
 
 
 class Service:

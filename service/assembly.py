@@ -2,7 +2,7 @@
 
 from pathlib import PurePath
 
-from service.connections import kafka_connection
+from service.connections import kafka_connection, psp_exponents
 from service.domain.schedule import Rules
 from service.ingest.apply import ApplyOptions
 from service.ingest.options import IngestOptions, KafkaOptions
@@ -11,6 +11,7 @@ from service.reconcile.group import SettleTerms
 from service.reconcile.job import AskTerms
 from service.reconcile.lease import LeaseTerms
 from service.reconcile.scheduler import SchedulerTerms
+from service.reconcile.sweep_terms import SweeperTerms
 from service.reconcile.watcher import WatcherTerms
 from service.reconcile.worker import WorkerTerms
 from service.settings import Settings
@@ -27,6 +28,9 @@ def rules_of(settings: Settings) -> Rules:
         pending_after_seconds=reconcile.pending_after_seconds,
         poll_plan_seconds=tuple(float(step) for step in reconcile.poll_plan_seconds),
         not_found_grace_seconds=reconcile.not_found_grace_seconds,
+        poll_plans={
+            key: tuple(float(step) for step in plan) for key, plan in reconcile.poll_plans.items()
+        },
     )
 
 
@@ -54,6 +58,7 @@ def ingest_options(settings: Settings) -> IngestOptions:
             dead_letter_topic=kafka.dead_letter_topic,
             rules=rules_of(settings),
         ),
+        exponents=psp_exponents(settings.psp),
         batch_records_max=kafka.batch_max,
         poll_seconds=kafka.poll_seconds,
     )
@@ -104,6 +109,20 @@ def scheduler_terms(settings: Settings) -> SchedulerTerms:
         consumer_group=settings.kafka.group_id,
         interval_seconds=settings.reconcile.schedule_seconds,
         attempts_max=settings.lease.attempts_max,
+    )
+
+
+def sweeper_terms(settings: Settings, owner: str) -> SweeperTerms:
+    """How long each source may take before a case is opened."""
+    reconcile = settings.reconcile
+    return SweeperTerms(
+        actor=owner,
+        consumer_group=settings.kafka.group_id,
+        outcome_topic=settings.kafka.outcome_topic,
+        rules=rules_of(settings),
+        interval_seconds=reconcile.sweep_seconds,
+        missing_at_erp_after_seconds=reconcile.missing_at_erp_after_seconds,
+        erp_settle_seconds=reconcile.erp_settle_seconds,
     )
 
 

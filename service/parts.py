@@ -15,6 +15,7 @@ from service.psp.account import open_psp
 from service.psp.breaker import CircuitBreaker
 from service.reconcile.activity import Activity
 from service.reconcile.scheduler import Scheduler
+from service.reconcile.sweeper import Sweeper
 from service.reconcile.watcher import Watcher
 from service.reconcile.worker import Worker
 from service.reports import (
@@ -105,8 +106,12 @@ class Parts:
             on_inserted=worker.nudge,
         )
         ttl = settings.lease.ttl_seconds
-        self._add_report(healing_report(self._activity, breaker, self._metrics, ttl_seconds=ttl))
-        return {"worker": worker.run, "scheduler": scheduler.run}
+        shadow = settings.reconcile.mode == "shadow"
+        self._add_report(
+            healing_report(self._activity, breaker, self._metrics, ttl_seconds=ttl, shadow=shadow)
+        )
+        sweeper = Sweeper(self._pool, terms=assembly.sweeper_terms(settings, self._owner))
+        return {"worker": worker.run, "scheduler": scheduler.run, "sweeper": sweeper.run}
 
     def _count_ended(self, outcome: str, number: int) -> None:
         jobs = self._metrics.jobs

@@ -69,9 +69,16 @@ def relay_report(activity: RelayActivity, metrics: Metrics) -> Report:
 
 
 def healing_report(
-    activity: Activity, breaker: CircuitBreaker, metrics: Metrics, *, ttl_seconds: float
+    activity: Activity,
+    breaker: CircuitBreaker,
+    metrics: Metrics,
+    *,
+    ttl_seconds: float,
+    shadow: bool = False,
 ) -> Report:
-    """Slots in use, age of the heartbeat, state of the PSP's breaker."""
+    """Slots in use, age of the heartbeat, state of the PSP's breaker; `shadow` by this process's
+    own settings.
+    """
     claimed = _Following(metrics.jobs.jobs_claimed)
     scheduled = _Following(metrics.jobs.jobs_scheduled)
     deferred = _Following(metrics.jobs.heals_deferred.labels(reason="paused_or_capped"))
@@ -89,7 +96,7 @@ def healing_report(
             Status.WARN if is_open else Status.PASS,
             activity.slots_used,
             f"of {activity.slots} slots",
-            output="the PSP does not answer; its jobs wait" if is_open else None,
+            output=_said_of_workers(breaker_open=is_open, shadow=shadow),
         )
         beat = age_check(
             "lease", "heartbeatAge", activity.heartbeat_at, warn_seconds=ttl_seconds / 2
@@ -99,6 +106,12 @@ def healing_report(
         return [workers, beat]
 
     return report
+
+
+def _said_of_workers(*, breaker_open: bool, shadow: bool) -> str | None:
+    if breaker_open:
+        return "the PSP does not answer; its jobs wait"
+    return "this process is set to shadow mode: payments stay as they are" if shadow else None
 
 
 def watcher_report(activity: Activity, metrics: Metrics, *, interval_seconds: float) -> Report:

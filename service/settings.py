@@ -156,10 +156,10 @@ def _parse(values: dict[str, str]) -> tuple[Settings, dict[str, Problem]]:
         return Settings(**_Named(values)()), {}
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False)
-    problems = {}
+    problems: dict[str, Problem] = {}
     for detail in details:
         name = f"{detail['loc'][0]}.{detail['loc'][1]}"
-        problems[name] = _invalid(name, detail, values)
+        problems.setdefault(name, _invalid(name, detail, values))
     good = {
         name: value
         for name, value in values.items()

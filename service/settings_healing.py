@@ -1,6 +1,8 @@
 """Settings of jobs, leases, the watcher, the rules of healing, and the questions to the PSP."""
 
-from typing import Annotated, Literal
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -10,6 +12,10 @@ from service.errors import ConfigurationError
 from service.settings_fields import Group, LongSeconds, Path, Seconds, missing
 
 BASE_URL_ALLOWED = "http://host or https://host, with an optional path"
+OBJECT_ALLOWED = "a JSON object, each name once"
+
+PollStep = Annotated[int, Field(ge=1, le=30 * 86_400)]
+Account = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 def _listed(value: object) -> object:
@@ -17,6 +23,26 @@ def _listed(value: object) -> object:
     if not isinstance(value, str):
         return value
     return [step.strip() for step in value.strip().removeprefix("[").removesuffix("]").split(",")]
+
+
+def _object(value: object) -> object:
+    """Take a JSON object in which no name stands twice: one of the two would be lost silently."""
+    if not isinstance(value, str):
+        return value
+    try:
+        named = json.loads(value, object_pairs_hook=_once)
+    except (ValueError, RecursionError):
+        named = None
+    if not isinstance(named, dict):
+        raise ValueError(OBJECT_ALLOWED)  # noqa: TRY004 - pydantic takes no TypeError
+    return named
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        raise ValueError(OBJECT_ALLOWED)
+    return named
 
 
 def _http(url: str) -> str:
@@ -60,17 +86,28 @@ class ReconcileSettings(Group):
     # Age of a pending payment at its first check.
     pending_after_seconds: LongSeconds = 300.0
     schedule_seconds: Seconds = 10.0
+    # Between two looks at what waits too long for the ERP, and at orders paid twice.
+    sweep_seconds: Seconds = 60.0
     # shadow: log what would have been done, change nothing.
     mode: Literal["enforce", "shadow"] = "enforce"
     # Over all processes.
     heals_per_minute_max: int = Field(default=60_000, ge=1, le=10_000_000)
     # Pauses between checks while the PSP says pending; after the last one, daily.
     poll_plan_seconds: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=30 * 86_400)], ...],
+        tuple[PollStep, ...],
         NoDecode,
         BeforeValidator(_listed),
         Field(min_length=1, max_length=50),
     ] = (60, 300, 900, 3_600, 21_600, 86_400)
+    # Other plans: {"account": [60, 300], "account/method": [5, 60]}.
+    poll_plans: Annotated[
+        Mapping[
+            Annotated[str, Field(min_length=1, max_length=513)],
+            Annotated[tuple[PollStep, ...], Field(min_length=1, max_length=50)],
+        ],
+        NoDecode,
+        BeforeValidator(_object),
+    ] = {}
     # Between the two answers that make a payment missing at the PSP.
     not_found_grace_seconds: LongSeconds = 600.0
     missing_at_erp_after_seconds: LongSeconds = 3_600.0
@@ -82,6 +119,10 @@ class ReconcileSettings(Group):
 class PspSettings(Group):
     """The HTTP port of a payment service provider."""
 
+    # generic: our own plain HTTP contract. stripe: Stripe's API.
+    adapter: Literal["generic", "stripe"] = "generic"
+    # The account's name in events, for a provider that does not say it (stripe).
+    account: Account = "stripe"
     # Needed by `run` with workers, and by `explain --check-now`.
     base_url: Annotated[str, AfterValidator(_http)] | None = None
     # One try.
@@ -90,7 +131,19 @@ class PspSettings(Group):
     budget_seconds: Seconds = 20.0
     # Bearer token, read anew when it changes; not set: no token is sent.
     token_file: Path | None = None
-    # Not set: no limit of our own.
+    # {"account": {"ISK": 2}}: digits of the minor unit where an account departs from ISO 4217.
+    exponents: Annotated[
+        Mapping[
+            Account,
+            Mapping[
+                Annotated[str, Field(pattern="^[A-Z]{3}$")],
+                Annotated[int, Field(strict=True, ge=0, le=18)],
+            ],
+        ],
+        NoDecode,
+        BeforeValidator(_object),
+    ] = {}
+    # Of this process: the account's limit divided by the replicas. Not set: no limit of our own.
     rate_per_second: Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)] | None = None
     # Failures in a row that open the breaker, and how long it stays open.
     breaker_failures: int = Field(default=5, ge=1, le=1000)

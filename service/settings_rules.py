@@ -82,6 +82,12 @@ RULES = (
         "lower the time-out of one try or raise the budget",
     ),
     Rule(
+        ("psp.adapter", "psp.token_file"),
+        lambda s: s.psp.adapter == "generic" or s.psp.token_file is not None,
+        "together with the file of the account's secret key",
+        "set the token file",
+    ),
+    Rule(
         ("database.pool_max",),
         lambda s: s.database.pool_max >= POOL_MIN,
         f"at least {POOL_MIN}: one connection for each part that writes",

@@ -1,7 +1,7 @@
 """The command line: names, options, help texts and exit codes."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,6 +14,7 @@ ROLES = ("ingest", "reconcile", "watch")
 ALL_ROLES = ",".join(ROLES)
 
 Roles = Annotated[str, typer.Option(help="What this process does, separated by commas.")]
+Mode = Annotated[Literal["shadow", "enforce"], typer.Argument(metavar="shadow|enforce")]
 PaymentId = Annotated[str, typer.Argument(help="The payment's id.", show_default=False)]
 
 
@@ -30,17 +31,28 @@ def build(signals: StopSignals) -> typer.Typer:
     line.callback()(_version)
     _add_service(line, signals)
     _add_inspection(line)
+    _add_control(line)
     _add_demo(line)
     return line
 
 
-def _version(
-    *,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(__version__)
         raise typer.Exit
+
+
+def _version(
+    *,
+    version: Annotated[
+        bool,
+        # Eager: answered before a missing command is complained of.
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 def _add_service(line: typer.Typer, signals: StopSignals) -> None:
@@ -93,6 +105,48 @@ def _add_inspection(line: typer.Typer) -> None:
 
         settings = load()
         _leave(asyncio.run(command.explain(settings, payment_id, check_now=check_now)))
+
+    @line.command()
+    def verify() -> None:
+        """Compute every payment anew from its log; list what differs, exit 1 if anything does."""
+        from service.commands import verify as command  # noqa: PLC0415 - imports every client
+
+        _leave(asyncio.run(command.verify(load())))
+
+
+def _add_control(line: typer.Typer) -> None:
+    control = typer.Typer(
+        help="Show and change what steers the healing of all processes.", no_args_is_help=True
+    )
+    line.add_typer(control, name="control")
+
+    @control.command()
+    def show() -> None:
+        """Print whether healing is paused, its mode, and the heals left in this minute."""
+        from service.commands import control as command  # noqa: PLC0415 - as above
+
+        _leave(asyncio.run(command.show(load())))
+
+    @control.command()
+    def pause() -> None:
+        """Stop healing in all processes; events are still taken in."""
+        _change_controls(healing_paused=True)
+
+    @control.command()
+    def resume() -> None:
+        """Go on healing in all processes."""
+        _change_controls(healing_paused=False)
+
+    @control.command()
+    def mode(chosen: Mode) -> None:
+        """Set shadow (only log what would be healed) or enforce, for all processes."""
+        _change_controls(mode=chosen)
+
+
+def _change_controls(*, healing_paused: bool | None = None, mode: str | None = None) -> None:
+    from service.commands import control as command  # noqa: PLC0415 - as above
+
+    _leave(asyncio.run(command.change(load(), healing_paused=healing_paused, mode=mode)))
 
 
 def _add_demo(line: typer.Typer) -> None:

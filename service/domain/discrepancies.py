@@ -34,14 +34,14 @@ def settle_cases(
     """
     held = payment.cases
     wanted = evident(payment)
+    if not wanted and not held and not learned_now:
+        return held, []
     wanted.update(learned_now)
     for kind in held:
         if kind in LEARNED and kind not in wanted:
             finding = learned(kind, payment)
             if finding is not None:
                 wanted[kind] = finding
-    if not wanted and not held:
-        return held, []
     cases, closed = {}, []
     for kind, finding in wanted.items():
         case = held.get(kind)
@@ -52,7 +52,7 @@ def settle_cases(
             closed.append(replace(case, holds=False))
             case = None
         cases[kind] = _opened(case or Case(kind), finding)
-    closed.extend(_ended(case) for kind, case in held.items() if kind not in wanted)
+    closed.extend(ended(case) for kind, case in held.items() if kind not in wanted)
     return cases, closed
 
 
@@ -65,7 +65,8 @@ def _opened(case: Case, finding: Finding) -> Case:
     )
 
 
-def _ended(case: Case) -> Case:
+def ended(case: Case) -> Case:
+    """The case when its facts agree again; one that a person closed stays as it was closed."""
     return replace(case, holds=False, status="resolved" if case.open else case.status)
 
 

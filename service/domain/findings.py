@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.domain.payment import Kind, Payment, PspPayment
+from service.domain.payment import Case, Kind, Payment, PspPayment
 from service.domain.status import deciding
 
 
@@ -68,7 +68,9 @@ def _add_money_mismatch(findings: Findings, payment: Payment, chosen: PspPayment
         "captured_minor": captured_minor,
         "captured_currency": currency,
     }
-    if currency != expected.currency:
+    if currency is None:  # told in no whole number of the currency's minor units, or not at all
+        findings[Kind.AMOUNT_MISMATCH] = Finding(expected.minor, expected.currency, details)
+    elif currency != expected.currency:
         findings[Kind.CURRENCY_MISMATCH] = Finding(captured_minor, currency, details)
     else:
         difference = abs(captured_minor - expected.minor)
@@ -87,18 +89,25 @@ def _add_paid_after_cancel(findings: Findings, payment: Payment, chosen: PspPaym
 
 
 def _add_duplicate_capture(findings: Findings, payment: Payment, chosen: PspPayment) -> None:
-    """Two PSP payments keep money for one payment; or a sweep found a second one for the order,
-    which is kept while this one keeps money.
+    """Two PSP payments keep money for one payment; or a sweep found another payment of the order,
+    which holds until a sweep ends it, or this one keeps no money or is of another order.
     """
-    keeping = [each for each in payment.psp_payments.values() if each.facts.kept_minor > 0]
-    if len(keeping) > 1:
-        findings[Kind.DUPLICATE_CAPTURE] = _duplicate(keeping)
-        return
+    if len(payment.psp_payments) > 1:
+        keeping = [each for each in payment.psp_payments.values() if each.facts.kept_minor > 0]
+        if len(keeping) > 1:
+            findings[Kind.DUPLICATE_CAPTURE] = _duplicate(keeping)
+            return
     case = payment.cases.get(Kind.DUPLICATE_CAPTURE)
-    if case is not None and "order_id" in case.details and chosen.facts.kept_minor > 0:
+    order_id = payment.erp.fields.get("order_id")
+    if case is not None and is_of_order(case, order_id) and chosen.facts.kept_minor > 0:
         findings[Kind.DUPLICATE_CAPTURE] = Finding(
             case.amount_at_risk_minor, case.currency, case.details
         )
+
+
+def is_of_order(case: Case, order_id: str | None) -> bool:
+    """Whether a sweep found that DUPLICATE_CAPTURE, among the payments of that order."""
+    return order_id is not None and case.details.get("order_id") == order_id
 
 
 def _duplicate(keeping: list[PspPayment]) -> Finding:

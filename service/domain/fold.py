@@ -49,12 +49,12 @@ def fold(
     names.
     """
     folded = Folded(before=payment, payment=payment)
-    digests = dict(seen)
+    digests, counts = dict(seen), folded.counts
     for event in events:
         view = view_of(folded.payment, event)
         outcome = classify(view, event, digests)
         count = ("erp" if event.kind == "erp" else "psp", outcome)
-        folded.counts[count] = folded.counts.get(count, 0) + 1
+        counts[count] = counts.get(count, 0) + 1
         if outcome is Outcome.APPLIED:
             digests[event.stream, event.version] = event.digest
             _apply(folded, event, view, now=now, rules=rules)
@@ -82,11 +82,13 @@ def commit(
     chosen = deciding(changed)
     changed.row_version = before.row_version + 1
     changed.status = derive(changed.erp, chosen.facts if chosen is not None else None)
+    if changed.status is not before.status or before.status_since is None:
+        changed.status_since = now
     reschedule(before, changed, now=now, rules=rules)
     changed.cases, closed = settle_cases(changed, learned_now=learned_now)
     changes = changes_between(before, changed)
     entry.row_version = changed.row_version
-    entry.changes = {**entry.changes, **changes}
+    entry.changes = {**entry.changes, **changes} if entry.changes else changes
     folded.payment = changed
     folded.closed.extend(closed)
     folded.entries.append(entry)
@@ -103,10 +105,10 @@ def _apply(
     if event.kind == "erp":
         changed.erp = merged
     else:
-        known = changed.psp_payments.get(event.stream)
-        psp_payment = _with_events(known or PspPayment(event.psp, event.psp_reference), merged)
+        stream = event.stream
+        psp_payment = _with_events(changed.psp_payments.get(stream), stream, merged)
         doubted = psp_payment.observation is not None
-        changed.psp_payments = {**changed.psp_payments, event.stream: psp_payment}
+        changed.psp_payments = {**changed.psp_payments, stream: psp_payment}
     entry = _entry(folded.payment, event, Outcome.APPLIED, {})
     commit(folded, changed, entry, now=now, rules=rules)
     schedule = folded.payment.schedule
@@ -115,10 +117,12 @@ def _apply(
         folded.payment = replace(folded.payment, schedule=schedule)
 
 
-def _with_events(known: PspPayment, view: SourceView) -> PspPayment:
+def _with_events(known: PspPayment | None, stream: tuple[str, str], view: SourceView) -> PspPayment:
     """The PSP payment after an applied event: an observation stands, doubted, until one that is at
     least as final.
     """
+    if known is None:
+        return PspPayment(*stream, 0, view)
     observation = known.observation
     if observation is not None:
         lesser = finality(event_facts(view)) < finality(observation.facts)

@@ -14,6 +14,7 @@ from service.domain.fold import Folded, commit, fold
 from service.domain.observing import observe, settle_doubt
 from service.domain.opening import (
     Occasion,
+    close_duplicate_of_order,
     new_entry,
     open_duplicate_of_order,
     open_now,
@@ -21,7 +22,7 @@ from service.domain.opening import (
 )
 from service.domain.payment import Kind, Payment, PspPayment, Schedule
 from service.domain.replies import Found, Missing, Reply
-from service.domain.schedule import Rules, needs_check, next_step
+from service.domain.schedule import Rules, account_of, needs_check, next_step
 from service.domain.status import NEGATIVE, deciding
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "JobOutcome",
     "Missing",
     "Reply",
+    "close_duplicate_of_order",
     "decide",
     "open_duplicate_of_order",
     "open_now",
@@ -47,7 +49,7 @@ def decide(
         kinds = _take_missing(folded, occasion)
     else:
         kinds = _take_found(folded, reply, seen, occasion)
-    worn_out = _plan_next(folded, occasion)
+    worn_out = _plan_next(folded, reply, occasion)
     if worn_out and isinstance(reply, Found) and not reply.final:
         kinds |= {Kind.STUCK_PENDING}
     settle(folded, kinds, occasion)
@@ -125,14 +127,17 @@ def _take_missing(folded: Folded, occasion: Occasion) -> set[Kind]:
     return {Kind.MISSING_AT_PSP} if believed else set()
 
 
-def _plan_next(folded: Folded, occasion: Occasion) -> bool:
+def _plan_next(folded: Folded, reply: Reply, occasion: Occasion) -> bool:
     """Count the answer and set the next check; whether the poll plan has run out.
 
     The second of two "not found" is asked for as soon as it can be believed.
     """
     now, rules, schedule = occasion.now, occasion.rules, folded.payment.schedule
     checks = schedule.checks + 1
-    planned_at, worn_out = next_step(checks, now=now, rules=rules)
+    psp, method = account_of(folded.payment), None
+    if isinstance(reply, Found):
+        psp, method = reply.psp, reply.method
+    planned_at, worn_out = next_step(checks, now=now, rules=rules, psp=psp, method=method)
     if schedule.not_found_since is not None:
         grace = timedelta(seconds=rules.not_found_grace_seconds)
         second_proof_at = schedule.not_found_since + grace

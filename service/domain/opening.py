@@ -4,7 +4,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime
 
-from service.domain.discrepancies import LEARNED, learned
+from service.domain.discrepancies import LEARNED, ended, learned
 from service.domain.events import LogEntry, Outcome
 from service.domain.findings import Finding
 from service.domain.fold import Folded, commit
@@ -52,12 +52,28 @@ def open_duplicate_of_order(
     _step(folded, {Kind.DUPLICATE_CAPTURE: finding}, occasion)
 
 
+def close_duplicate_of_order(folded: Folded, *, now: datetime, rules: Rules, actor: str) -> None:
+    """Close DUPLICATE_CAPTURE that a sweep opened, for no other payment of the order keeps money.
+
+    A duplicate within the payment itself is another finding, and stays.
+    """
+    case = folded.payment.cases.get(Kind.DUPLICATE_CAPTURE)
+    if case is None or "order_id" not in case.details:
+        return
+    changed, schedule = folded.payment.copy(), folded.payment.schedule
+    changed.cases = {kind: each for kind, each in changed.cases.items() if each is not case}
+    occasion = Occasion(now=now, rules=rules, actor=actor)
+    commit(folded, changed, new_entry(changed, occasion), now=now, rules=rules)
+    folded.payment.schedule = schedule
+    folded.closed.append(ended(case))
+
+
 def settle(folded: Folded, kinds: Set[Kind], occasion: Occasion) -> None:
     """Open what an answer told of, and close what it ended."""
     payment = folded.payment
     findings = _allowed(payment, kinds)
-    ended = any(kind in LEARNED and not LEARNED[kind](payment) for kind in payment.cases)
-    if findings or ended:
+    over = any(kind in LEARNED and not LEARNED[kind](payment) for kind in payment.cases)
+    if findings or over:
         _step(folded, findings, occasion)
 
 

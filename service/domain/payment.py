@@ -92,7 +92,10 @@ class Schedule:
 
 @dataclass(slots=True)
 class Payment:
-    """One row a payment. `row_version` is the version read; a visible change raises it by one."""
+    """One row a payment. `row_version` is the version read; a visible change raises it by one.
+
+    `status_since` is when it got its present status, None before its first event.
+    """
 
     payment_id: str
     row_version: int = 0
@@ -102,6 +105,7 @@ class Payment:
     cases: Mapping[Kind, Case] = field(default_factory=dict)
     schedule: Schedule = field(default_factory=Schedule)
     created_at: datetime | None = None
+    status_since: datetime | None = None
 
     def copy(self) -> "Payment":
         """A copy for the step that makes the next payment to fill in."""
@@ -114,6 +118,7 @@ class Payment:
             self.cases,
             self.schedule,
             self.created_at,
+            self.status_since,
         )
 
     @property

@@ -11,7 +11,7 @@ from service.domain.facts import FINAL, PspFacts, finality
 @dataclass(frozen=True, slots=True)
 class Found:
     """The PSP knows the payment. `event` is set if the answer carried a version, else `facts`
-    count alone.
+    count alone. `method` is the way of paying, where the PSP names it.
     """
 
     psp: str
@@ -19,6 +19,7 @@ class Found:
     facts: PspFacts
     data: Mapping[str, Any]
     event: SourceEvent | None = None
+    method: str | None = None
 
     @property
     def key(self) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """When the PSP is asked next: set while the answer could change a payment, empty otherwise."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from service.domain.facts import FINAL, finality
@@ -16,12 +17,21 @@ class Rules:
 
     `poll_plan_seconds` are the gaps between one check and the next; after the last it goes on
     daily, as stuck. `not_found_grace_seconds` is what two "not found" answers must lie apart to
-    be believed.
+    be believed. `poll_plans` are other plans for a PSP account, by its name, or for a method of
+    payment there, by "account/method".
     """
 
     pending_after_seconds: float = 300
     poll_plan_seconds: tuple[float, ...] = (60, 300, 900, 3_600, 21_600, 86_400)
     not_found_grace_seconds: float = 600
+    poll_plans: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    def poll_plan(self, psp: str | None, method: str | None) -> tuple[float, ...]:
+        """The plan of the method at the account, else of the account, else of all."""
+        if psp is None or not self.poll_plans:
+            return self.poll_plan_seconds
+        of_account = self.poll_plans.get(psp, self.poll_plan_seconds)
+        return self.poll_plans.get(f"{psp}/{method}", of_account)
 
 
 def needs_check(payment: Payment) -> bool:
@@ -57,14 +67,27 @@ def reschedule(before: Payment, after: Payment, *, now: datetime, rules: Rules) 
         schedule.next_check_at = old.next_check_at
 
 
-def next_step(checks: int, *, now: datetime, rules: Rules) -> tuple[datetime, bool]:
+def next_step(
+    checks: int,
+    *,
+    now: datetime,
+    rules: Rules,
+    psp: str | None = None,
+    method: str | None = None,
+) -> tuple[datetime, bool]:
     """When to ask again after `checks` answers (1 or more), and whether the plan has run out (then
-    it goes on daily).
+    it goes on daily). `psp` and `method` choose the plan, as far as they are known.
     """
-    plan = rules.poll_plan_seconds
+    plan = rules.poll_plan(psp, method)
     if checks <= len(plan):
         return now + timedelta(seconds=plan[checks - 1]), False
     return now + timedelta(seconds=DAY_SECONDS), True
+
+
+def account_of(payment: Payment) -> str | None:
+    """The PSP account that the payment is at, or that the ERP expects it at."""
+    chosen = deciding(payment)
+    return chosen.psp if chosen is not None else payment.erp.fields.get("psp")
 
 
 def _question_changed(before: Payment, after: Payment) -> bool:

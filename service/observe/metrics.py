@@ -192,6 +192,10 @@ class PaymentMetrics:
         )
         # 1 while an operator has paused healing for all processes.
         self.healing_paused = _gauge(registry, "healing_paused", "Healing is paused")
+        # 1 while an operator has set shadow mode for all processes: heals are only logged.
+        self.healing_shadow = _gauge(registry, "healing_shadow", "Healing is in shadow mode")
+        # Of all processes; 0 for long means the cap is too low, NaN that none was taken yet.
+        self.heals_left = _gauge(registry, "heals_left", "Heals left in this minute")
 
 
 class ProcessMetrics:

@@ -52,15 +52,12 @@ def is_not_found(body: bytes) -> bool:
     return isinstance(said, dict) and said.get("error") == "not_found"
 
 
-def _answered(
-    fields: dict[str, Any], data: dict[str, Any], request_id: str | None
-) -> Answered:
+def _answered(fields: dict[str, Any], data: dict[str, Any], request_id: str | None) -> Answered:
     amount: Money | None = fields["amount"]
     status: PspStatus = fields["status"]
     captured_minor = fields["captured_minor"]
     if captured_minor is None:
-        paid = status is PspStatus.SUCCEEDED and amount is not None
-        captured_minor = amount.minor if paid else 0
+        captured_minor = amount.minor if amount and status is PspStatus.SUCCEEDED else 0
     return Answered(
         status=status.value,
         amount_minor=amount.minor if amount else None,

@@ -32,16 +32,18 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What the provider says of one PSP payment; amounts in the currency's minor units.
+    """What the provider says of one PSP payment; sums in ISO 4217's minor units.
 
     `captured_minor` is never absent: where the provider leaves it out, it is the amount if the
-    payment succeeded and 0 otherwise. `entityversion` is None where the provider counts none.
-    `data` is the body as it came.
+    payment succeeded and 0 otherwise. Where no whole number of ISO's units equals what an account
+    with units of its own says, `amount_minor` and `currency` are None and the sums stay in the
+    account's units. `entityversion` is None where the provider counts none. `data` is what goes to
+    the log. `method` (card, sepa_debit) is None where the provider does not name it.
     """
 
     status: str
-    amount_minor: int
-    currency: str
+    amount_minor: int | None
+    currency: str | None
     captured_minor: int
     refunded_minor: int
     disputed_minor: int
@@ -52,6 +54,7 @@ class Answered:
     failure_code: str | None
     data: dict[str, Any] = field(repr=False)
     request_id: str | None = None
+    method: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class Unavailable:
     reason: UnavailableReason
     retry_after_seconds: float | None
     detail: str
+    request_id: str | None = None
 
 
 Answer = Answered | NotFound | Unavailable

@@ -26,7 +26,7 @@ def without_answer(status: int, headers: Mapping[str, str]) -> Unavailable | Non
     detail = f"status {status}"
     if 300 <= status < 400:
         detail = f"redirect {status}, not followed"
-    return Unavailable(_reason(status), retry_after_seconds(headers), detail)
+    return Unavailable(_reason(status), retry_after_seconds(headers), detail, request_id(headers))
 
 
 def _reason(status: int) -> UnavailableReason:

@@ -104,7 +104,8 @@ class JobRunner:
             return await self._settlement.settle(Proposal(held, payment, None, self._actor))
         answer = await self._ask(payment)
         if isinstance(answer, Unavailable):
-            _log.info(Event.PSP_NO_ANSWER, reason=answer.reason, **_names(held))
+            heard = {"reason": answer.reason, "request_id": answer.request_id}
+            _log.info(Event.PSP_NO_ANSWER, **heard, **_names(held))
             self._on_silence(answer)
             return await self._give_back(
                 held,

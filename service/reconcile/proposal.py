@@ -9,7 +9,7 @@ from service.domain.events import Outcome, Seen
 from service.domain.fold import Folded
 from service.domain.healing import Decision, JobOutcome, Reply, decide, superseded
 from service.domain.payment import Payment
-from service.domain.schedule import Rules, next_step
+from service.domain.schedule import Rules, account_of, next_step
 from service.psp.port import Answered, NotFound
 from service.reconcile.lease import HeldJob
 from service.reconcile.questions import reply_of
@@ -88,7 +88,7 @@ def in_shadow(decision: Decision, *, now: datetime, rules: Rules) -> Decision:
     if after.row_version == before.row_version:
         return Decision(decision.folded, JobOutcome.SHADOW)
     checks = before.schedule.checks + 1
-    next_check_at, _ = next_step(checks, now=now, rules=rules)
+    next_check_at, _ = next_step(checks, now=now, rules=rules, psp=account_of(after))
     schedule = replace(
         before.schedule,
         checks=checks,

@@ -1,6 +1,8 @@
 """From a payment to the question that the PSP is asked, and from its answer to what it says."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from schemas.fields import digest_of
 from schemas.money import Money
@@ -29,31 +31,38 @@ def question_of(payment: Payment) -> Question:
 def reply_of(answer: Answered | NotFound, *, payment_id: str, now: datetime, actor: str) -> Reply:
     """What an answer says. One that carries a version is an event of the PSP: `now` stands for the
     source's time, which an answer does not have.
+
+    Its data goes to the log: whatever the provider's own words were, it holds the contract's too,
+    so that the payment can be computed anew from the log.
     """
     if isinstance(answer, NotFound):
         return Missing()
+    data = {**answer.data, **_in_words_of_the_contract(answer)}
     return Found(
         psp=answer.psp,
         psp_reference=answer.psp_reference,
         facts=PspFacts(
             status=answer.status,
-            amount=Money(answer.amount_minor, answer.currency),
+            amount=_amount(answer),
             captured_minor=answer.captured_minor,
             refunded_minor=answer.refunded_minor,
             disputed_minor=answer.disputed_minor,
         ),
-        data=answer.data,
-        event=_event(answer, payment_id=payment_id, now=now, actor=actor),
+        data=data,
+        method=answer.method,
+        event=_event(answer, data, payment_id=payment_id, now=now, actor=actor),
     )
 
 
-def _event(answer: Answered, *, payment_id: str, now: datetime, actor: str) -> SourceEvent | None:
+def _event(
+    answer: Answered, data: Mapping[str, Any], *, payment_id: str, now: datetime, actor: str
+) -> SourceEvent | None:
     if answer.entityversion is None:
         return None
     version = Version(answer.versionepoch, answer.entityversion)
     fields = {
         "status": answer.status,
-        "amount": Money(answer.amount_minor, answer.currency),
+        "amount": _amount(answer),
         "captured_minor": _captured_as_told(answer),
         "refunded_minor": answer.refunded_minor,
         "disputed_minor": answer.disputed_minor,
@@ -66,13 +75,40 @@ def _event(answer: Answered, *, payment_id: str, now: datetime, actor: str) -> S
         event_id=f"answer:{answer.psp_reference}:{version.epoch}.{version.version}",
         version=version,
         fields=fields,
-        data=answer.data,
+        data=data,
         time=now,
         digest=digest_of({**fields, **identity}, "snapshot"),
         psp=answer.psp,
         psp_reference=answer.psp_reference,
         actor=actor,
     )
+
+
+def _amount(answer: Answered) -> Money | None:
+    if answer.amount_minor is None or answer.currency is None:
+        return None
+    return Money(answer.amount_minor, answer.currency)
+
+
+def _in_words_of_the_contract(answer: Answered) -> dict[str, Any]:
+    """A PSP event's data in ISO 4217's units: `captured_minor` is null where the PSP left it out,
+    `amount` where those units cannot say it.
+    """
+    amount = _amount(answer)
+    words: dict[str, Any] = {
+        "psp": answer.psp,
+        "psp_reference": answer.psp_reference,
+        "status": answer.status,
+        "amount": {"minor": amount.minor, "currency": amount.currency} if amount else None,
+        "captured_minor": _captured_as_told(answer),
+        "refunded_minor": answer.refunded_minor,
+        "disputed_minor": answer.disputed_minor,
+        "failure_code": answer.failure_code,
+    }
+    if answer.entityversion is not None:
+        words["entityversion"] = str(answer.entityversion)
+        words["versionepoch"] = str(answer.versionepoch)
+    return words
 
 
 def _captured_as_told(answer: Answered) -> int | None:

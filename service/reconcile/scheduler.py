@@ -66,7 +66,7 @@ class Scheduler:
         """Schedule one batch; tells whether it was full, so that more may be due."""
         limit = self._terms.batch_max
         async with borrowed(self._pool, seconds=self._terms.round_seconds) as connection:
-            if not await self._initial_lag_is_gone(connection):
+            if not await initial_lag_is_gone(connection, self._terms.consumer_group):
                 _log.info(Event.HEALING_DEFERRED, reason="initial lag")
                 return False
             scheduled = await jobs.schedule(
@@ -79,7 +79,8 @@ class Scheduler:
                 self._on_inserted()
         return scheduled.due == limit
 
-    async def _initial_lag_is_gone(self, connection: Any) -> bool:
-        """True also for a group that has no rows: it consumes nothing that could be waited for."""
-        rows = await offsets.stored(connection, self._terms.consumer_group)
-        return all(row.position.caught_up_at is not None for row in rows)
+
+async def initial_lag_is_gone(connection: Any, consumer_group: str) -> bool:
+    """True also for a group that has no rows: it consumes nothing that could be waited for."""
+    rows = await offsets.stored(connection, consumer_group)
+    return all(row.position.caught_up_at is not None for row in rows)

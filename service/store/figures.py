@@ -8,7 +8,9 @@ from service.store.statements import sql
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One look at the tables. `open_kinds` counts the open discrepancies by kind."""
+    """One look at the tables. `open_kinds` counts the open discrepancies by kind; `heals_left` is
+    None until a heal is taken from this minute's allowance.
+    """
 
     pending_oldest_seconds: float
     pending: int
@@ -19,6 +21,7 @@ class Figures:
     outbox_oldest_seconds: float
     healing_paused: bool
     mode: str
+    heals_left: int | None
     open_kinds: dict[str, int]
 
 

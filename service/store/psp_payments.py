@@ -18,7 +18,7 @@ from service.store.statements import affected, sql
 Named = Sequence[tuple[str, PspPayment]]
 """PSP payments, each with its payment's id."""
 
-_COLUMNS = (
+COLUMNS = (
     *("payment_id", "psp", "psp_reference", "row_version", "psp_epoch", "psp_version"),
     *("psp_patched", "psp_status", "psp_amount_minor", "psp_currency", "captured_minor"),
     *("captured_given", "refunded_minor", "disputed_minor", "failure_code", "psp_time"),
@@ -38,7 +38,7 @@ async def insert(connection: Any, added: Named) -> None:
     """Add new ones."""
     rows = _rows(added)
     require_whole(rows, PSP_PAYMENT_WHOLE)
-    await connection.copy_records_to_table("psp_payments", records=rows, columns=_COLUMNS)
+    await connection.copy_records_to_table("psp_payments", records=rows, columns=COLUMNS)
 
 
 async def update(connection: Any, changed: Named) -> None:

@@ -44,7 +44,8 @@ _WHOLE = {int, type(None)}
 def payment_of(row: Row) -> Payment:
     """A payment without its PSP payments and cases, from the columns of `payment_lock.sql`."""
     (payment_id, status, row_version, *erp) = row[:14]
-    pending_since, checks, next_check_at, not_found_since, final_answer_at, created_at = row[14:]
+    pending_since, checks, next_check_at, not_found_since, final_answer_at = row[14:19]
+    created_at, status_since = row[19:]
     return Payment(
         payment_id=payment_id,
         row_version=row_version,
@@ -58,6 +59,7 @@ def payment_of(row: Row) -> Payment:
             final_answer_at=final_answer_at,
         ),
         created_at=created_at,
+        status_since=status_since,
     )
 
 
@@ -87,6 +89,7 @@ def payment_row(before: Payment, payment: Payment) -> Row:
         facts.captured_minor,
         facts.refunded_minor,
         facts.disputed_minor,
+        payment.status_since,
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from math import nan
 from typing import Any, Final
 
 import structlog
@@ -98,10 +99,10 @@ def publish_figures(board: HealthBoard, metrics: Metrics, seen: Figures) -> None
     letters = Status.WARN if seen.dead_letters_parked else Status.PASS
     open_count = sum(seen.open_kinds.values())
     cases = Status.WARN if open_count else Status.PASS
-    paused = "healing is paused" if seen.healing_paused else None
+    healing, said = _healing(seen)
     age = round(seen.pending_oldest_seconds, 1)
     board.publish(
-        Check("payments", "oldestPendingAge", Status.PASS, age, "s", output=paused),
+        Check("payments", "oldestPendingAge", healing, age, "s", output=said),
         Check("payments", "deadLetters", letters, seen.dead_letters_parked, "records"),
         Check("discrepancies", "open", cases, open_count, "discrepancies"),
     )
@@ -109,9 +110,22 @@ def publish_figures(board: HealthBoard, metrics: Metrics, seen: Figures) -> None
     metrics.payments.pending.set(seen.pending)
     metrics.payments.dead_letters_parked.set(seen.dead_letters_parked)
     metrics.payments.healing_paused.set(seen.healing_paused)
+    metrics.payments.healing_shadow.set(seen.mode == "shadow")
+    metrics.payments.heals_left.set(nan if seen.heals_left is None else seen.heals_left)
     metrics.payments.discrepancies_open.clear()
     for kind, number in seen.open_kinds.items():
         metrics.payments.discrepancies_open.labels(kind=kind).set(number)
     metrics.jobs.jobs_due_oldest.set(seen.jobs_due_oldest_seconds)
     metrics.outbox.unpublished.set(seen.outbox_unpublished)
     metrics.outbox.oldest.set(seen.outbox_oldest_seconds)
+
+
+def _healing(seen: Figures) -> tuple[Status, str | None]:
+    """Why pending payments may stay so: what operators have set, or the minute's cap."""
+    if seen.healing_paused:
+        return Status.WARN, "healing is paused"
+    if seen.mode == "shadow":
+        return Status.PASS, "healing is in shadow mode: payments stay as they are"
+    if seen.heals_left == 0:
+        return Status.WARN, "no heals are left in this minute"
+    return Status.PASS, None

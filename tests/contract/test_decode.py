@@ -190,7 +190,7 @@ def test_exception_of_a_psp_account_replaces_the_iso_exponent() -> None:
     exponents = {"acme-eu": {"ISK": 2}}
     given_two = PSP | {"amount": {"minor": 1000, "currency": "ISK", "exponent": 2}}
     given_none = PSP | {"amount": {"minor": 1000, "currency": "ISK", "exponent": 0}}
-    assert decoded(given_two, exponents=exponents).fields["amount"] == Money(1000, "ISK")
+    assert decoded(given_two, exponents=exponents).fields["amount"] == Money(10, "ISK")
     assert refused(given_two).reason is Reason.BAD_EXPONENT
     assert refused(given_none, exponents=exponents).reason is Reason.BAD_EXPONENT
     other_account = given_two | {"psp": "other"}

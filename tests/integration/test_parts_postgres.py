@@ -232,6 +232,8 @@ class TestDatabaseOfATest:
     async def test_holds_nothing_of_another_test(self, database: Database) -> None:
         connection = await database.connect()
         assert await connection.fetchval("SELECT to_regclass('left_behind')") is None
+        tests = "SELECT count(*) FROM pg_database WHERE starts_with(datname, 'test_')"
+        assert await connection.fetchval(tests) == 1
 
     def test_serves_tests_without_a_loop(self, database: Database) -> None:
         assert database.url.startswith("postgresql://")

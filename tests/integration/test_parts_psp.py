@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -148,7 +149,7 @@ def test_plan_depends_on_seed_id_and_call_alone() -> None:
     counts = Counter(forward.values())
     assert 150 < counts["error"] < 250
     assert 450 < counts[None] < 550
-    reseeded = Faults(error_share=0.2, seed=1)
+    reseeded = replace(faults, seed=1)
     assert any(reseeded.of_call(*one) != forward[one] for one in calls)
 
 

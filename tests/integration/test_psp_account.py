@@ -15,7 +15,8 @@ import pytest
 from service.psp.account import PspAccount, open_psp
 from service.psp.breaker import BreakerState, CircuitBreaker
 from service.psp.port import Answered, NotFound, PspPort, Question, Unavailable
-from tests.integration.test_psp_conformance import GENERIC, QUESTION, FarEnd, Reply, hangs, says
+from tests.integration.test_psp_conformance import GENERIC, QUESTION
+from tests.support.far_end import FarEnd, Reply, hangs, says
 
 PAID = says(200, GENERIC.paid)
 GZIP = {"Content_Encoding": "gzip"}
@@ -218,7 +219,9 @@ async def test_exponents_of_the_account_hold_for_its_answers() -> None:
         far_end.server,
         open_psp(account(far_end, exponents=exceptions), breaker=breaker()) as psp,
     ):
-        assert isinstance(await psp.ask(QUESTION), Answered)
+        answer = await psp.ask(QUESTION)
+    assert isinstance(answer, Answered)
+    assert (answer.amount_minor, answer.captured_minor) == (None, 5)
 
 
 async def test_rotated_token_is_sent_without_a_restart(tmp_path: Path) -> None:

@@ -4,83 +4,21 @@ The far end is a real HTTP server on loopback. An adapter joins by adding its `D
 """
 
 import asyncio
-import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from service.psp.generic import GenericPsp
 from service.psp.port import Answered, NotFound, PspPort, Question, Unavailable
-
-Reply = Callable[[web.Request], Awaitable[web.StreamResponse]]
+from service.psp.stripe import StripePsp
+from tests.support.far_end import FarEnd, Reply, cuts_off, drips, hangs, says
 
 QUESTION = Question(payment_id="pay-1", psp="acme-eu", psp_reference="ref-1")
-
-
-class FarEnd:
-    """A provider that gives the scripted replies in turn and repeats the last one."""
-
-    def __init__(self, *replies: Reply) -> None:
-        self.replies = list(replies)
-        self.paths: list[str] = []
-        self.authorizations: list[str | None] = []
-        self._asked = asyncio.Condition()
-        app = web.Application()
-        app.router.add_get("/{path:.*}", self._answer)
-        self.server = TestServer(app)
-
-    @property
-    def url(self) -> str:
-        return str(self.server.make_url("/")).rstrip("/")
-
-    async def asked(self, times: int) -> None:
-        async with asyncio.timeout(5), self._asked:
-            await self._asked.wait_for(lambda: len(self.paths) >= times)
-
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        self.paths.append(request.raw_path)
-        self.authorizations.append(request.headers.get("Authorization"))
-        async with self._asked:
-            self._asked.notify_all()
-        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        return await reply(request)
-
-
-def says(status: int, body: Any = b"", **headers: str) -> Reply:
-    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-
-    async def reply(_: web.Request) -> web.StreamResponse:
-        return web.Response(status=status, body=raw, headers=named)
-
-    return reply
-
-
-async def hangs(_: web.Request) -> web.StreamResponse:
-    await asyncio.Event().wait()
-    raise AssertionError("unreachable")
-
-
-async def drips(request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse()
-    await response.prepare(request)
-    await response.write(b'{"status":')
-    return await hangs(request)
-
-
-async def cuts_off(request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Length": "500"})
-    await response.prepare(request)
-    await response.write(b'{"status":')
-    assert request.transport is not None
-    request.transport.close()
-    return response
 
 
 @dataclass(frozen=True)
@@ -91,6 +29,8 @@ class Dialect:
     open: Callable[[aiohttp.ClientSession, str, float], PspPort]
     paid: dict[str, Any]
     unknown: dict[str, Any]
+    question: Question = QUESTION
+    version: tuple[int | None, int] = (7, 0)
 
     def paid_but(self, **changes: Any) -> dict[str, Any]:
         return {**self.paid, **changes}
@@ -111,7 +51,41 @@ GENERIC = Dialect(
 )
 
 
-@pytest.fixture(params=[GENERIC], ids=lambda dialect: dialect.name)
+STRIPE = Dialect(
+    name="stripe",
+    open=lambda session, url, timeout: StripePsp(
+        session, url, account="acme-eu", timeout_seconds=timeout
+    ),
+    paid={
+        "id": "pi_1",
+        "object": "payment_intent",
+        "status": "succeeded",
+        "amount": 1999,
+        "amount_received": 1999,
+        "currency": "eur",
+        "created": 1_767_225_600,
+        "metadata": {"payment_id": "pay-1"},
+        "latest_charge": {
+            "id": "ch_1",
+            "amount_captured": 1999,
+            "amount_refunded": 0,
+            "disputed": False,
+        },
+    },
+    unknown={
+        "error": {
+            "type": "invalid_request_error",
+            "code": "resource_missing",
+            "message": "No such payment_intent: 'pi_1'",
+            "param": "intent",
+        }
+    },
+    question=replace(QUESTION, psp_reference="pi_1"),
+    version=(None, 0),
+)
+
+
+@pytest.fixture(params=[GENERIC, STRIPE], ids=lambda dialect: dialect.name)
 def dialect(request: pytest.FixtureRequest) -> Dialect:
     chosen: Dialect = request.param
     return chosen
@@ -129,11 +103,12 @@ Ask = Callable[..., Awaitable[Any]]
 @pytest.fixture
 def ask(dialect: Dialect, session: aiohttp.ClientSession) -> Ask:
     async def ask_once(
-        *replies: Reply, question: Question = QUESTION, timeout_seconds: float = 5.0
+        *replies: Reply, question: Question | None = None, timeout_seconds: float = 5.0
     ) -> Any:
         far_end = FarEnd(*replies)
         async with far_end.server:
-            return await dialect.open(session, far_end.url, timeout_seconds).ask(question)
+            port = dialect.open(session, far_end.url, timeout_seconds)
+            return await port.ask(question or dialect.question)
 
     return ask_once
 
@@ -143,9 +118,9 @@ async def test_paid_payment_is_answered_with_exact_amounts(dialect: Dialect, ask
     assert isinstance(answer, Answered)
     assert (answer.status, answer.amount_minor, answer.currency) == ("succeeded", 1999, "EUR")
     assert (answer.captured_minor, answer.refunded_minor, answer.disputed_minor) == (1999, 0, 0)
-    assert (answer.psp, answer.psp_reference) == ("acme-eu", "ref-1")
-    assert (answer.entityversion, answer.versionepoch) == (7, 0)
-    assert answer.data == dialect.paid
+    assert (answer.psp, answer.psp_reference) == ("acme-eu", dialect.question.psp_reference)
+    assert (answer.entityversion, answer.versionepoch) == dialect.version
+    assert answer.data["status"] == dialect.paid["status"]
     assert answer.request_id == "req-9"
 
 
@@ -195,6 +170,15 @@ async def test_everything_that_is_no_answer_is_unavailable_with_its_reason(
     assert (answer.reason, answer.retry_after_seconds) == (reason, retry_after_seconds)
 
 
+@pytest.mark.parametrize("reply", [says(503, Request_Id="req-9"), says(200, Request_Id="req-9")])
+async def test_silence_too_names_the_request_for_the_providers_support(
+    ask: Ask, reply: Reply
+) -> None:
+    answer = await ask(reply)
+    assert isinstance(answer, Unavailable)
+    assert answer.request_id == "req-9"
+
+
 async def test_redirect_is_not_followed(dialect: Dialect, ask: Ask) -> None:
     answer = await ask(says(302, Location="/elsewhere"), says(200, dialect.paid))
     assert isinstance(answer, Unavailable)
@@ -214,7 +198,7 @@ async def test_nobody_listening_is_connection(
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        answer = await dialect.open(session, url, 5.0).ask(QUESTION)
+        answer = await dialect.open(session, url, 5.0).ask(dialect.question)
     assert isinstance(answer, Unavailable)
     assert answer.reason == "connection"
 
@@ -231,20 +215,20 @@ async def test_far_end_that_speaks_no_http_is_nonsense(
     server = await asyncio.start_server(greet, "127.0.0.1", 0)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        answer = await dialect.open(session, url, 5.0).ask(QUESTION)
+        answer = await dialect.open(session, url, 5.0).ask(dialect.question)
     assert isinstance(answer, Unavailable)
     assert answer.reason == "nonsense"
 
 
 async def test_answer_about_another_payment_is_nonsense(dialect: Dialect, ask: Ask) -> None:
-    other = Question(payment_id="pay-1", psp="acme-eu", psp_reference="ref-2")
+    other = replace(dialect.question, psp_reference=f"{dialect.question.psp_reference}2")
     answer = await ask(says(200, dialect.paid), question=other)
     assert isinstance(answer, Unavailable)
     assert (answer.reason, "psp_reference" in answer.detail) == ("nonsense", True)
 
 
 async def test_answer_from_another_account_is_nonsense(dialect: Dialect, ask: Ask) -> None:
-    other = Question(payment_id="pay-1", psp="acme-us", psp_reference="ref-1")
+    other = replace(dialect.question, psp="acme-us")
     answer = await ask(says(200, dialect.paid), question=other)
     assert isinstance(answer, Unavailable)
     assert (answer.reason, "psp" in answer.detail) == ("nonsense", True)
@@ -279,7 +263,7 @@ async def test_cancellation_passes_through(
 ) -> None:
     far_end = FarEnd(hangs)
     async with far_end.server:
-        asking = asyncio.create_task(dialect.open(session, far_end.url, 60.0).ask(QUESTION))
+        asking = asyncio.create_task(dialect.open(session, far_end.url, 60.0).ask(dialect.question))
         await far_end.asked(1)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -18,8 +18,11 @@ GUARDS = {
     "psp_payments": (r"\brow_version = ",),
     "discrepancies": (r"\bversion = ",),
     # Operators' settings by version; the relay's lease by its epoch or its expiry; the heal
-    # allowance under a lock that the statement takes itself.
-    "controls": (r"\bversion = \$", r"relay_epoch = \$", r"relay_until < ", r"FOR NO KEY UPDATE"),
+    # allowance under a lock that the statement takes itself; the sweep by where it began.
+    "controls": (
+        *(r"\bversion = \$", r"relay_epoch = \$", r"relay_until < ", r"FOR NO KEY UPDATE"),
+        r"orders_swept_log_id = \$1",
+    ),
     "reconciliation_jobs": (r"\blease_epoch = ", r"\bstatus = 'pending'", r"\bstatus IN "),
     "consumer_offsets": (r"\bnext_offset = ",),
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.domain.schedule import Rules
-from service.psp.port import Answer, Answered, Question
+from service.psp.port import Answer, Answered, PspPort, Question
 from service.reconcile.activity import Activity
 from service.reconcile.group import SettleTerms
 from service.reconcile.job import AskTerms
@@ -139,7 +139,7 @@ class Room:
 
     def worker(
         self,
-        psp: ScriptedPsp,
+        psp: PspPort,
         *,
         concurrency: int = 10,
         lease: LeaseTerms | None = None,

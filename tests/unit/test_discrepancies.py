@@ -126,6 +126,23 @@ def test_learned_discrepancy_opens_once_and_closes_by_the_facts(
 
 
 @pytest.mark.parametrize(
+    ("kind", "events", "unrelated"),
+    [
+        (Kind.MISSING_AT_ERP, (PAID,), psp(2, "succeeded", refunded_minor=1)),
+        (Kind.ERP_NOT_SETTLED, (erp(1), PAID), psp(2, "succeeded", failure_code="x")),
+        (Kind.STUCK_PENDING, (erp(1),), psp(1, "authorised")),
+        (Kind.ERP_PAID_PSP_NOT, (erp(1, "paid"), psp(1, "failed")), psp(2, "expired")),
+        (Kind.REFUND_MISSING, (erp(1, "refunded"), PAID), psp(2, "succeeded", refunded_minor=1)),
+    ],
+)
+def test_learned_discrepancy_holds_through_events_that_do_not_end_it(
+    kind: Kind, events: tuple[SourceEvent, ...], unrelated: SourceEvent
+) -> None:
+    opened = _opened(after(*events), kind).payment
+    assert kind in after(unrelated, payment=opened).open_kinds
+
+
+@pytest.mark.parametrize(
     ("kind", "events"),
     [
         (Kind.MISSING_AT_ERP, (erp(1), PAID)),

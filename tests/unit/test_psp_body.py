@@ -120,7 +120,7 @@ def test_refusal_shows_no_value() -> None:
 
 
 def test_exception_of_one_account_does_not_hold_for_another() -> None:
-    body = paid_but(amount={"minor": 5, "currency": "ISK", "exponent": 2})
+    body = paid_but(amount={"minor": 500, "currency": "ISK", "exponent": 2})
     assert read(body, acme_eu={"ISK": 2}).amount_minor == 5
     with pytest.raises(Nonsense, match="exponent"):
         read(body, acme_us={"ISK": 2})

@@ -68,6 +68,12 @@ def test_negative_payment_is_checked_until_one_final_answer(status: str) -> None
     assert not needs_check(asked(payment, MISSING, MISSING).folded.payment)
 
 
+def test_payment_that_fails_after_its_final_answer_is_asked_about_again() -> None:
+    healed = asked(after(erp(1), psp(1, "pending")), found("succeeded", version=2)).folded.payment
+    assert not needs_check(healed)
+    assert needs_check(after(psp(3, "failed"), payment=healed))
+
+
 def test_cancelled_order_is_checked_until_the_psp_has_decided() -> None:
     payment = after(erp(1, "cancelled"), psp(1, "pending"))
     waiting = asked(payment, found("authorised")).folded.payment

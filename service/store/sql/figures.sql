@@ -19,4 +19,7 @@ SELECT
         FROM outbox WHERE published_at IS NULL
     ), 0)::float8 AS outbox_oldest_seconds,
     (SELECT healing_paused FROM controls) AS healing_paused,
-    (SELECT mode FROM controls) AS mode
+    (SELECT mode FROM controls) AS mode,
+    (
+        SELECT heals_left FROM controls WHERE heals_minute >= date_trunc('minute', statement_timestamp())
+    ) AS heals_left
