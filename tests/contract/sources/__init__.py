@@ -1,0 +1,1 @@
+"""Records as foreign sources send them: own payloads of the sources' shapes."""
