@@ -7,6 +7,7 @@ port answers to the end. All of it is bounded, also with the database gone.
 """
 
 import asyncio
+import gc
 import os
 import threading
 from contextlib import AsyncExitStack
@@ -58,6 +59,7 @@ async def serve(settings: Settings, roles: frozenset[str], signals: StopSignals)
     require(settings, roles)
     stop = signals.attach(asyncio.get_running_loop())
     _log.info(Event.STARTING, version=__version__, roles=sorted(roles))
+    freeze_garbage()
     try:
         await Service(settings, roles, stop).run()
     except* ReconcilerError as group:
@@ -66,6 +68,16 @@ async def serve(settings: Settings, roles: frozenset[str], signals: StopSignals)
         raise error from None
     _log.info(Event.STOPPED)
     return 0
+
+
+def freeze_garbage() -> None:
+    """Take what the imports made out of the garbage collector's walks.
+
+    They last as long as the process, and each full collection over them held the event loop up
+    for 100 ms under load.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def require(settings: Settings, roles: frozenset[str]) -> None:
