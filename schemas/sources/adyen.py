@@ -109,7 +109,7 @@ class Adyen:
     def _read(self, item: dict[str, Any], payment_id: str) -> Fact:
         psp = self.psp or text_at(item, "merchantAccountCode")
         code, reason = text_at(item, "eventCode"), _reason(item)
-        if code == "CAPTURE" and "recaptured" in reason.lower().replace("-", ""):
+        if code == "CAPTURE" and "recaptured" in reason.lower():
             code = RECAPTURE
         currency = text_at(item, "amount.currency").upper()
         return Fact(

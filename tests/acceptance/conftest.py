@@ -1,8 +1,7 @@
-"""Databases without a schema, and the fault tests' houses, for whole commands."""
+"""A database without a schema, and the fault tests' houses, for whole commands."""
 
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
@@ -31,19 +30,6 @@ __all__ = [
 @pytest.fixture
 async def empty_database(postgres: EmbeddedPostgres) -> AsyncIterator[Database]:
     """A database without a schema."""
-    async with _empty(postgres) as database:
-        yield database
-
-
-@pytest.fixture
-async def another_empty_database(postgres: EmbeddedPostgres) -> AsyncIterator[Database]:
-    """A second one."""
-    async with _empty(postgres) as database:
-        yield database
-
-
-@asynccontextmanager
-async def _empty(postgres: EmbeddedPostgres) -> AsyncIterator[Database]:
     name = f"empty_{secrets.token_hex(4)}"
     database = Database(await postgres.create_database(name))
     try:

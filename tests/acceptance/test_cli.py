@@ -44,7 +44,7 @@ async def test_workers_alone_need_no_kafka_setting() -> None:
     assert "KAFKA" not in ended.err
 
 
-@pytest.mark.parametrize("roles", ["reconcile,witch", "", ","])
+@pytest.mark.parametrize("roles", ["reconcile,witch", ","])
 async def test_role_that_there_is_not_is_refused_with_those_there_are(roles: str) -> None:
     ended = await reconciler("run", "--roles", roles, settings=variables(DATABASE__URL=URL))
     assert ended.code == 2

@@ -177,7 +177,7 @@ def _settings(order: Order) -> Settings:
 def main() -> None:
     """Read the order, carry it out, tell the figures."""
     # The whole service is loaded, as in operation: its modules are part of its memory.
-    import_module("service.app")
+    import_module("service.app").freeze_garbage()
     order = Order.from_line(sys.stdin.readline())
     configure_logs("INFO", "json")
     sys.stdout.write(asyncio.run(measure(order)).to_line())

@@ -163,6 +163,13 @@ def test_modification_before_the_authorisation_leaves_the_amount_open() -> None:
     assert event.changekind == "snapshot"
 
 
+def test_one_fact_with_two_contents_counts_once_and_the_same_one_always() -> None:
+    facts = told(OK, modification("CAPTURE", "CAP1", 20), modification("CAPTURE", "CAP1", 10))
+    there = ledger_events(facts, automatic_capture=False)
+    assert there == ledger_events(reversed(facts), automatic_capture=False)
+    assert (there[0].version, there[0].fields["captured_minor"]) == (2, 10)
+
+
 def test_version_is_the_number_of_distinct_facts() -> None:
     facts = told(OK, CAPTURE, CAPTURE, OK)
     (event,) = ledger_events(facts, automatic_capture=False)

@@ -19,9 +19,28 @@ from tests.contract.sources.declarations import IYZICO, MOLLIE, PAYPAL
 from tests.contract.sources.stripe import charge, dispute, intent, webhook
 from tests.contract.test_source_mapping import PAYMENT
 
+_BYTES = debezium.change(at=debezium.SQLSERVER, row={"total": "B0Q="})
+_CHECKOUT = {
+    "status": "success",
+    "basketId": "pay-1",
+    "paymentId": 1,
+    "paidPrice": 1.1,
+    "currency": "TRY",
+    "systemTime": 1719835200000,
+}
+_SALE = {
+    "id": "WH-1",
+    "event_type": "PAYMENT.SALE.DENIED",
+    "create_time": "2024-07-01T10:00:00Z",
+    "resource": {
+        "custom_id": "pay-1",
+        "parent_payment": "PAY-1",
+        "amount": {"total": "0.02", "currency": "USD"},
+    },
+}
 PAYLOADS: list[tuple[Decoder, Any]] = [
     (debezium.decoder(), debezium.change()),
-    (debezium.decoder(), debezium.with_schema(debezium.change(at=debezium.SQLSERVER), scale=2)),
+    (debezium.decoder(), debezium.with_schema(_BYTES, scale=2)),
     (debezium.decoder(), debezium.change(at=debezium.MYSQL)),
     (debezium.decoder(), debezium.change(at=debezium.ORACLE)),
     (Stripe("stripe"), webhook("payment_intent.succeeded", intent())),
@@ -29,8 +48,8 @@ PAYLOADS: list[tuple[Decoder, Any]] = [
     (Stripe("stripe"), webhook("charge.dispute.created", dispute())),
     (Adyen(live=True), notification(item("AUTHORISATION"), modification("CAPTURE", "CAP1"))),
     (Mapped.of(MOLLIE), PAYMENT),
-    (Mapped.of(IYZICO), {"status": "success", "paidPrice": 1.1, "systemTime": 1, "paymentId": 1}),
-    (Mapped.of(PAYPAL), {"event_type": "PAYMENT.SALE.DENIED", "resource": {"amount": {}}}),
+    (Mapped.of(IYZICO), _CHECKOUT),
+    (Mapped.of(PAYPAL), _SALE),
 ]
 _SCALARS = st.one_of(
     st.none(),

@@ -84,6 +84,7 @@ def test_amount_that_is_not_exact_is_refused_and_names_its_payment(total: Any) -
 
 
 def test_unmapped_status_is_refused() -> None:
+    """Reported as adyen-shopware6 284: refused loudly, never pending for ever."""
     refused = _refused(change(row={"state": "on_hold"}))
     assert refused.reason is Reason.UNKNOWN_VALUE
     assert "on_hold" in refused.detail

@@ -64,6 +64,7 @@ async def test_deposed_relay_marks_nothing(database: Any) -> None:
 
 
 async def test_broker_outage_is_waited_for(database: Any) -> None:
+    """Reported as hyperswitch 3408: what was not sent stays marked unsent, and is sent."""
     async with open_room(database.url) as room:
         await room.pool.execute(INSERT, TOPIC, 1, 10)
         async with _relaying(room, "127.0.0.1:1") as activity:

@@ -11,6 +11,7 @@ GROUP = "reconciler"
 
 
 async def test_due_payment_gets_one_job_and_is_looked_at_again_in_a_day(database: Any) -> None:
+    """Reported as hyperswitch scheduler: overdue work is never outside the fetch window."""
     async with open_room(database.url) as room:
         await room.add_payment("pay-1")
         await _scheduler(room).batch()

@@ -51,6 +51,7 @@ async def test_later_expiries_back_off_within_the_doubling_wait(database: Any) -
 
 
 async def test_job_that_kills_its_worker_ends_dead_and_opens_stuck_pending(database: Any) -> None:
+    """Reported as blnk queue recovery: what cannot be explained is reviewed, never rejected."""
     async with open_room(database.url) as room:
         job_id = await room.add_job("poison", attempts_max=3)
         for _ in range(3):

@@ -149,6 +149,7 @@ async def test_job_of_ten_leases_is_claimed_once_while_its_heart_beats(database:
 
 
 async def test_payment_that_moved_meanwhile_is_asked_about_again(database: Any) -> None:
+    """Reported as pay-connector ChargeNotificationProcessor: read again, decide again."""
     async with open_room(database.url) as room:
         job_id = await room.add_job("pay-1")
         psp = ScriptedPsp()
