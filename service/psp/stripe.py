@@ -17,11 +17,11 @@ from schemas.sources.stripe_objects import STRIPE_EXPONENTS
 from service.psp.body import Nonsense
 from service.psp.exchange import Exchange, Get, Reply, checked_base_url, path_segment
 from service.psp.port import Answer, NotFound, Question, Unavailable
+from service.psp.stripe_answer import answered
 from service.psp.stripe_objects import (
     Dispute,
     Intent,
     NoSuchIntent,
-    answered,
     disputes_of,
     intent_of,
     intents_of,
@@ -110,11 +110,7 @@ class StripePsp:
 
     async def _disputes(self, get: Get, intent_id: str) -> tuple[Dispute, ...] | Unavailable:
         reply = await get(self._url("disputes", {"payment_intent": intent_id, "limit": _PAGE_MAX}))
-        if isinstance(reply, Unavailable):
-            return reply
-        if reply.status != 200:
-            raise Nonsense("404 for the disputes of an intent that it knows")
-        return disputes_of(reply.body)
+        return reply if isinstance(reply, Unavailable) else disputes_of(reply.body)
 
     def _url(self, path: str, query: Mapping[str, str]) -> URL:
         return URL(f"{self._api}{path}", encoded=True).with_query(query)

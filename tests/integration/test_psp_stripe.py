@@ -263,6 +263,23 @@ async def test_what_cannot_be_understood_whole_is_nonsense(
     assert (answer.reason, answer.request_id) == ("nonsense", "req_9")
 
 
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (BY_REFERENCE, {"error": {"type": "invalid_request_error", "message": "Unrecognized URL"}}),
+        (BY_REFERENCE, {"error": {"code": "account_invalid", "message": "No such account"}}),
+        (BY_PAYMENT, STRIPE.unknown),
+        (BY_PAYMENT, {"object": "search_result", "data": []}),
+    ],
+)
+async def test_404_about_anything_but_the_intent_proves_nothing(
+    session: aiohttp.ClientSession, question: Question, said: dict[str, Any]
+) -> None:
+    answer = await Asked(session, says(404, said))(question)
+    assert isinstance(answer, Unavailable)
+    assert answer.reason == "nonsense"
+
+
 async def test_key_of_the_other_mode_proves_nothing(session: aiohttp.ClientSession) -> None:
     message = (
         "No such payment_intent: 'pi_1'; a similar object exists in live mode, "

@@ -123,6 +123,15 @@ async def test_refund_of_one_ends_the_duplicate_on_both(pool: Any) -> None:
     assert await swept(pool) == 2, "the money is kept twice again"
 
 
+async def test_log_that_is_swept_again_changes_nothing(pool: Any) -> None:
+    await _duplicate(pool)
+    before = await pool.fetch("SELECT payment_id, row_version FROM payments")
+    await pool.execute("UPDATE controls SET orders_swept_log_id = 0")
+    assert await swept(pool) == 0
+    assert await pool.fetch("SELECT payment_id, row_version FROM payments") == before
+    assert await pool.fetchval("SELECT orders_swept_log_id FROM controls") > 0
+
+
 async def test_payment_that_changes_its_order_leaves_the_duplicate(pool: Any) -> None:
     await _duplicate(pool)
     await tell(pool, erp_event("second", 2, order_id="SO-9"))
@@ -175,7 +184,7 @@ async def test_backlog_of_duplicates_is_opened_in_bounded_rounds(pool: Any) -> N
         names = (f"a-{order:02}", f"b-{order:02}")
         await tell(pool, *(erp_event(name, 1, order_id=f"SO-{order}") for name in names))
         await tell(pool, *(psp_event(name, 1) for name in names))
-    opened = [await swept(pool, opened_max=20, log_page_max=50) for _ in range(4)]
+    opened = [await swept(pool, opened_max=20, log_page_max=500) for _ in range(4)]
     assert sum(opened) == 60
     assert max(opened) < 20 + 2 * 20
 
