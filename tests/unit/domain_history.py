@@ -5,13 +5,14 @@ A change at the PSP may get lost where asking can still find it out: nothing els
 that payment which asking would not be about.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from schemas.money import Money
-from service.domain.events import LogEntry, Outcome, Seen
+from service.domain.events import LogEntry, Outcome, Seen, SourceEvent
 from service.domain.fold import fold
 from service.domain.healing import Found, decide, superseded
 from service.domain.payment import Payment
+from service.domain.replies import Reply
 from service.reconcile.questions import question_of
 from tests.unit.domain_events import NOW, RULES, digests
 from tests.unit.domain_world import NEGATIVE, ORDERED, WAITING, Attempt, World
@@ -31,6 +32,7 @@ class History:
         self.world.erp_says("pending")
         self.payment, self.now = Payment("pay-1"), NOW
         self.log: list[LogEntry] = []
+        self.inputs: list[tuple[SourceEvent | Reply, datetime]] = []
 
     def customer_tries(self, *, lost: bool) -> None:
         attempts = self.world.attempts
@@ -85,6 +87,7 @@ class History:
             return
         place %= len(under_way)
         event = under_way[place] if again else under_way.pop(place)
+        self.inputs.append((event, self.now))
         step = fold(self.payment, [event], seen=self._seen(), now=self.now, rules=RULES)
         self.payment, self.log = step.payment, self.log + step.entries
 
@@ -93,6 +96,7 @@ class History:
             return
         self.now += timedelta(minutes=20)
         reply = self.world.answer(question_of(self.payment))
+        self.inputs.append((reply, self.now))
         decision = decide(
             self.payment, reply, seen=self._seen(), now=self.now, rules=RULES, actor="worker"
         )

@@ -73,12 +73,13 @@ TestHistories.settings = settings(
 def test_random_histories_end_at_the_truth() -> None:
     for seed in range(HISTORIES):
         try:
-            _told_by(Random(seed)).ends_at_the_truth()  # noqa: S311 - to repeat, not a secret
+            told_by(Random(seed)).ends_at_the_truth()  # noqa: S311 - to repeat, not a secret
         except AssertionError as error:
             raise AssertionError(f"history of seed {seed} ends elsewhere") from error
 
 
-def _told_by(rng: Random) -> History:
+def told_by(rng: Random) -> History:
+    """A history made of random steps, the same for the same `rng`."""
     history = History(counts_versions=rng.random() < 0.5)
     weights = {_move: 4, _arrive: 5, _try: 2, _ask: 2, _move_back: 2, _erp: 1, _end_late: 1}
     steps = rng.choices(list(weights), list(weights.values()), k=rng.randrange(4, STEPS_MAX))
