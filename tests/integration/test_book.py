@@ -111,6 +111,7 @@ def without_row_versions(payment: Payment) -> Payment:
     return replace(
         payment,
         created_at=None,
+        status_since=None,
         psp_payments={
             key: replace(each, row_version=0) for key, each in payment.psp_payments.items()
         },
