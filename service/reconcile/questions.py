@@ -7,8 +7,9 @@ from typing import Any
 from schemas.fields import digest_of
 from schemas.money import Money
 from service.domain.events import SourceEvent
+from service.domain.facts import FINAL, finality
 from service.domain.healing import Found, Missing, Reply
-from service.domain.payment import Payment, PspFacts
+from service.domain.payment import Payment, PspFacts, PspPayment
 from service.domain.status import deciding
 from service.domain.versions import Version
 from service.psp.port import Answered, NotFound, Question
@@ -16,16 +17,34 @@ from service.psp.port import Answered, NotFound, Question
 
 def question_of(payment: Payment) -> Question:
     """Ask by the reference that the ERP names and no PSP event has told of: that one is missing
-    here. Else by the reference of the PSP payment that decides, else by the payment's id.
+    here. Else by the references of the PSP payment that decides and, in turn from check to check,
+    of the others that are still open: any of them may be the lost success. Else by the payment's
+    id.
     """
     named = payment.erp.fields.get("psp_reference")
     known = {psp_payment.psp_reference for psp_payment in payment.psp_payments.values()}
     if named and named not in known:
         return Question(payment.payment_id, payment.erp.fields.get("psp"), named)
-    chosen = deciding(payment)
-    if chosen is not None:
-        return Question(payment.payment_id, chosen.psp, chosen.psp_reference)
+    asked_about = _in_turn(payment)
+    if asked_about is not None:
+        return Question(payment.payment_id, asked_about.psp, asked_about.psp_reference)
     return Question(payment.payment_id)
+
+
+def _in_turn(payment: Payment) -> PspPayment | None:
+    chosen = deciding(payment)
+    if chosen is None:
+        return None
+    still_open = sorted(
+        (
+            each
+            for each in payment.psp_payments.values()
+            if each is not chosen and finality(each.facts) < FINAL
+        ),
+        key=lambda each: each.key,
+    )
+    candidates = [chosen, *still_open]
+    return candidates[payment.schedule.checks % len(candidates)]
 
 
 def reply_of(answer: Answered | NotFound, *, payment_id: str, now: datetime, actor: str) -> Reply:

@@ -1,5 +1,6 @@
 """What a job asks the PSP, and how the answer becomes an event like any other."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,6 +55,15 @@ def _answered(body: dict[str, Any], version: int | None) -> Answered:
         failure_code=data.get("failure_code"),
         data=data,
     )
+
+
+def test_attempts_that_are_still_open_are_asked_about_in_turn() -> None:
+    payment = _payment("r-1", "r-2")
+    asked = []
+    for checks in range(3):
+        payment.schedule = replace(payment.schedule, checks=checks)
+        asked.append(question_of(payment).psp_reference)
+    assert asked == ["r-1", "r-2", "r-1"]
 
 
 def test_reference_that_the_erp_names_and_no_psp_event_has_told_of_is_asked_about() -> None:
