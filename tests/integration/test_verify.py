@@ -184,6 +184,7 @@ async def test_each_thing_that_was_tampered_with_is_named(room: Room, field: str
 async def test_case_that_a_person_closed_is_no_difference(room: Room) -> None:
     await tell(room.pool, erp_event("short", 1), psp_event("short", 1, captured_minor=900))
     await room.pool.execute("UPDATE discrepancies SET status = 'ignored'")
+    await tell(room.pool, psp_event("short", 2, captured_minor=950))
     assert await differences(room) == []
 
 
