@@ -3,6 +3,7 @@
 from pathlib import PurePath
 
 from service.connections import kafka_connection, psp_exponents
+from service.decoders import sources_of
 from service.domain.schedule import Rules
 from service.ingest.apply import ApplyOptions
 from service.ingest.options import IngestOptions, KafkaOptions
@@ -59,6 +60,7 @@ def ingest_options(settings: Settings) -> IngestOptions:
             rules=rules_of(settings),
         ),
         exponents=psp_exponents(settings.psp),
+        sources=sources_of(settings),
         batch_records_max=kafka.batch_max,
         poll_seconds=kafka.poll_seconds,
     )

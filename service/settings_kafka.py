@@ -8,6 +8,9 @@ from pydantic import AfterValidator, Field, SecretStr
 from service.errors import ConfigurationError
 from service.settings_fields import Group, Name, Path, Seconds, missing
 
+ErpDecoder = Literal["cloudevents", "debezium", "mapping"]
+PspDecoder = Literal["cloudevents", "debezium", "stripe", "adyen", "mapping"]
+
 SERVERS_ALLOWED = "host:port, several separated by commas"
 _SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>\d{1,5})")
 
@@ -31,6 +34,13 @@ class KafkaSettings(Group):
     psp_topic: Name = "psp.payments"
     outcome_topic: Name = "reconciler.payments"
     dead_letter_topic: Name = "reconciler.dead-letters"
+
+    # In whose words a topic's records are: the own contract's (cloudevents), or a source's own.
+    erp_decoder: ErpDecoder = "cloudevents"
+    psp_decoder: PspDecoder = "cloudevents"
+    # A JSON document: what is where (debezium, mapping), or the account (adyen; stripe may).
+    erp_decoder_file: Path | None = None
+    psp_decoder_file: Path | None = None
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
@@ -60,6 +61,30 @@ def _topics_differ(settings: "Settings") -> bool:
     written = {kafka.outcome_topic, kafka.dead_letter_topic}
     # The two sources may share a topic: an event says itself whose it is.
     return len(written) == 2 and written.isdisjoint({kafka.erp_topic, kafka.psp_topic})
+
+
+def _of_decoder(
+    source: str, holds: Callable[[str, str | None], bool], settings: "Settings"
+) -> bool:
+    kafka = settings.kafka
+    if source == "erp":
+        return holds(kafka.erp_decoder, kafka.erp_decoder_file)
+    return holds(kafka.psp_decoder, kafka.psp_decoder_file)
+
+
+def _decoder_file_is_given(decoder: str, file: str | None) -> bool:
+    return file is not None or decoder in ("cloudevents", "stripe")
+
+
+def _decoder_file_is_used(decoder: str, file: str | None) -> bool:
+    return file is None or decoder != "cloudevents"
+
+
+def _readers_agree(settings: "Settings") -> bool:
+    kafka = settings.kafka
+    as_one = (kafka.erp_decoder, kafka.erp_decoder_file)
+    same = as_one == (kafka.psp_decoder, kafka.psp_decoder_file)
+    return kafka.erp_topic != kafka.psp_topic or same
 
 
 RULES = (
@@ -140,6 +165,30 @@ RULES = (
         lambda s: s.kafka.tls_key_file is None or s.kafka.tls_cert_file is not None,
         "together with the certificate it belongs to",
         "set the certificate file too",
+    ),
+    *(
+        Rule(
+            (f"kafka.{source}_decoder", f"kafka.{source}_decoder_file"),
+            partial(_of_decoder, source, _decoder_file_is_given),
+            "together with the file of its declaration",
+            "set the decoder's file",
+        )
+        for source in ("erp", "psp")
+    ),
+    *(
+        Rule(
+            (f"kafka.{source}_decoder_file", f"kafka.{source}_decoder"),
+            partial(_of_decoder, source, _decoder_file_is_used),
+            "only with a decoder that reads it",
+            "choose the decoder, or unset its file",
+        )
+        for source in ("erp", "psp")
+    ),
+    Rule(
+        ("kafka.psp_decoder", "kafka.erp_decoder", "kafka.psp_topic", "kafka.erp_topic"),
+        _readers_agree,
+        "the ERP's decoder and file where both sources share a topic",
+        "give the sources topics of their own, or one decoder",
     ),
     Rule(
         ("kafka.outcome_topic", "kafka.dead_letter_topic", "kafka.erp_topic", "kafka.psp_topic"),

@@ -12,6 +12,7 @@ from rich.table import Table
 from migrations import runner
 from service.commands.reachable import reason
 from service.connections import kafka_connection, never_open, pool_options, psp_account
+from service.decoders import sources_of
 from service.errors import ReconcilerError
 from service.observe.redaction import mask_text
 from service.psp.account import open_psp
@@ -40,6 +41,7 @@ async def examine(settings: Settings) -> int:
         table.add_row(name, value)
     console.print(table)
     findings = {
+        "decoders": await _try(lambda: _decoders(settings)),
         "postgres": await _try(lambda: _postgres(settings)),
         "kafka": await _try(lambda: _kafka(settings)),
         "psp": await _try(lambda: _psp(settings)),
@@ -60,6 +62,12 @@ async def _try(probe: Callable[[], Awaitable[Finding]]) -> Finding:
         return Finding(False, f"no answer within {_TRY_SECONDS} s")
     except Exception as error:  # noqa: BLE001 - the doctor's job is to tell of any failure
         return Finding(False, mask_text(f"{type(error).__name__}: {error}"))
+
+
+async def _decoders(settings: Settings) -> Finding:
+    kafka = settings.kafka
+    sources_of(settings)
+    return Finding(True, f"ERP {kafka.erp_decoder}, PSP {kafka.psp_decoder}")
 
 
 async def _postgres(settings: Settings) -> Finding:

@@ -12,6 +12,13 @@ from service.domain.views import SourceView
 _NOTHING_SEEN = SourceView()
 
 
+def advised(outcome: Outcome) -> Outcome:
+    """The outcome of an advisory event: two contents of one version tell of no fault that a person
+    could mend, and the first stays.
+    """
+    return Outcome.STALE if outcome is Outcome.CONFLICT else outcome
+
+
 def classify(
     view: SourceView, event: SourceEvent, digests: Mapping[tuple[tuple[str, str], Version], bytes]
 ) -> Outcome:

@@ -35,7 +35,8 @@ class SourceEvent:
 
     `fields` are the known fields it sets: all of the source's for a snapshot, those given for a
     patch. `data` is the event's data as it came. `digest` tells equal content from other content.
-    `psp` and `psp_reference` identify the PSP payment and are empty for the ERP.
+    `psp` and `psp_reference` identify the PSP payment and are empty for the ERP. `advisory`: its
+    version is only a plausible order, so that a doubt is settled by asking the PSP.
     """
 
     payment_id: str
@@ -52,6 +53,7 @@ class SourceEvent:
     actor: str = ""
     origin: Origin | None = None
     trace_id: str | None = None
+    advisory: bool = False
 
     @property
     def stream(self) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from service.domain.announcement import announcement
 from service.domain.changes import Changes, changes_between
-from service.domain.classify import classify, lookups, view_of
+from service.domain.classify import advised, classify, lookups, view_of
 from service.domain.discrepancies import settle_cases
 from service.domain.events import Announcement, LogEntry, Outcome, Seen, SourceEvent
 from service.domain.facts import event_facts, finality
@@ -53,6 +53,8 @@ def fold(
     for event in events:
         view = view_of(folded.payment, event)
         outcome = classify(view, event, digests)
+        if event.advisory:
+            outcome = advised(outcome)
         count = ("erp" if event.kind == "erp" else "psp", outcome)
         counts[count] = counts.get(count, 0) + 1
         if outcome is Outcome.APPLIED:
@@ -62,6 +64,8 @@ def fold(
             _hold(folded, event, view, now=now, rules=rules)
         elif outcome is Outcome.STALE:
             folded.entries.append(_entry(folded.payment, event, outcome, _versions(view, event)))
+            if event.advisory:
+                _want_check(folded, now=now)
     return folded
 
 
@@ -147,6 +151,14 @@ def _hold(
         psp_payment = replace(changed.psp_payments[event.stream], view=held)
         changed.psp_payments = {**changed.psp_payments, event.stream: psp_payment}
     commit(folded, changed, entry, now=now, rules=rules)
+
+
+def _want_check(folded: Folded, *, now: datetime) -> None:
+    """Have the PSP asked now, whatever the status: what came late or says nothing may still mean
+    that something moved.
+    """
+    schedule = replace(folded.payment.schedule, next_check_at=now, check_wanted=True)
+    folded.payment = replace(folded.payment, schedule=schedule)
 
 
 def _entry(payment: Payment, event: SourceEvent, outcome: Outcome, changes: Changes) -> LogEntry:

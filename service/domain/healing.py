@@ -128,10 +128,12 @@ def _take_missing(folded: Folded, occasion: Occasion) -> set[Kind]:
 
 
 def _plan_next(folded: Folded, reply: Reply, occasion: Occasion) -> bool:
-    """Count the answer and set the next check; whether the poll plan has run out.
+    """Count the answer, which any doubt was to be settled by, and set the next check; whether the
+    poll plan has run out.
 
     The second of two "not found" is asked for as soon as it can be believed.
     """
+    _keep_books(folded, replace(folded.payment.schedule, check_wanted=False))
     now, rules, schedule = occasion.now, occasion.rules, folded.payment.schedule
     checks = schedule.checks + 1
     psp, method = account_of(folded.payment), None

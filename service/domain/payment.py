@@ -80,7 +80,8 @@ class Schedule:
 
     `checks` counts answers since the status last changed. `final_answer_at` is the time of the
     PSP's final answer for the present status. `not_found_since` is the time of the first of the
-    "not found" answers in a row.
+    "not found" answers in a row. `check_wanted`: a doubt is to be settled by the PSP's next
+    answer, whatever the status.
     """
 
     pending_since: datetime | None = None
@@ -88,6 +89,7 @@ class Schedule:
     next_check_at: datetime | None = None
     not_found_since: datetime | None = None
     final_answer_at: datetime | None = None
+    check_wanted: bool = False
 
 
 @dataclass(slots=True)

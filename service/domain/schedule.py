@@ -35,10 +35,11 @@ class Rules:
 
 
 def needs_check(payment: Payment) -> bool:
-    """Whether the PSP has to be asked: its answer could still change the payment, and no version
-    conflict waits for a person first.
+    """Whether the PSP has to be asked: its answer could still change the payment or is to settle a
+    doubt, and no version conflict waits for a person first.
     """
-    return answer_awaited(payment) and not payment.in_conflict
+    wanted = payment.schedule.check_wanted or answer_awaited(payment)
+    return wanted and not payment.in_conflict
 
 
 def reschedule(before: Payment, after: Payment, *, now: datetime, rules: Rules) -> None:
@@ -58,10 +59,11 @@ def reschedule(before: Payment, after: Payment, *, now: datetime, rules: Rules) 
         None,
         None if told else old.not_found_since,
         final_answer_at,
+        old.check_wanted,
     )
     if not needs_check(after):
         return
-    if moved or old.next_check_at is None:
+    if (moved and not old.check_wanted) or old.next_check_at is None:
         schedule.next_check_at = now + timedelta(seconds=rules.pending_after_seconds)
     else:
         schedule.next_check_at = old.next_check_at

@@ -12,7 +12,15 @@ from service.domain.fold import Folded, fold, lookups, view_of
 from service.domain.payment import Payment
 from service.domain.schedule import Rules
 from service.errors import OffsetFenced
-from service.ingest.batch import Batch
+from service.ingest import addresses, fact_ledger
+from service.ingest.batch import (
+    Batch,
+    Item,
+    Refusal,
+    dead_letter,
+    events_by_payment,
+    payments_named,
+)
 from service.store import book, dead_letters, offsets
 from service.store.offsets import Partition
 
@@ -36,11 +44,13 @@ class Applied:
 
     `counts`: (source, outcome) -> events. `stale_later`: (source, payment id) of stale events that
     their source calls later than what is stored, the sign of a restarted version counter.
+    `refused`: the records that were parked, whoever refused them.
     """
 
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     stale_later: list[tuple[str, str]] = field(default_factory=list)
+    refused: list[Item] = field(default_factory=list)
 
 
 async def apply(connection: Any, batch: Batch, *, options: ApplyOptions) -> Applied:
@@ -50,13 +60,11 @@ async def apply(connection: Any, batch: Batch, *, options: ApplyOptions) -> Appl
     database raises; the transaction has to be rolled back then.
     """
     applied = Applied()
-    grouped = batch.events_by_payment()
-    if grouped:
-        await _apply_events(connection, grouped, batch, options, applied)
-    letters = batch.dead_letters()
-    if letters:
-        await dead_letters.insert(connection, letters, topic=options.dead_letter_topic)
-        applied.reasons.extend(letter.reason for letter in letters)
+    items = await addresses.resolved(connection, batch.items)
+    payment_ids = sorted(payments_named(items))
+    if payment_ids:
+        items = await _apply_events(connection, payment_ids, items, batch, options, applied)
+    await _park(connection, items, options, applied)
     moves = batch.moves
     if moves and not await offsets.advance(connection, options.group, moves):
         raise OffsetFenced("a stored offset is not the one that the batch was read from")
@@ -65,21 +73,28 @@ async def apply(connection: Any, batch: Batch, *, options: ApplyOptions) -> Appl
 
 async def _apply_events(
     connection: Any,
-    grouped: Mapping[str, Sequence[SourceEvent]],
+    payment_ids: Sequence[str],
+    items: Sequence[Item],
     batch: Batch,
     options: ApplyOptions,
     applied: Applied,
-) -> None:
-    payment_ids = sorted(grouped)
+) -> Sequence[Item]:
+    """Fold the events of `items` over their payments; gives the items as they are now: a record
+    whose facts do not add up is refused.
+    """
     await book.ensure(connection, payment_ids)
     now = await book.database_now(connection)
     payments = await book.lock(connection, payment_ids)
+    added = await fact_ledger.added_up(connection, items)
+    _add_counts(applied, added.counts)
+    grouped = events_by_payment(added.items)
+    touched = sorted(grouped)
     seen = await book.seen(
-        connection, [event for key in payment_ids for event in asked(payments[key], grouped[key])]
+        connection, [event for key in touched for event in asked(payments[key], grouped[key])]
     )
     highest = {partition: span.highest_offset for partition, span in batch.spans.items()}
     folded = []
-    for place, key in enumerate(payment_ids, start=1):
+    for place, key in enumerate(touched, start=1):
         step = fold(
             payments[key], grouped[key], seen=seen.get(key, {}), now=now, rules=options.rules
         )
@@ -89,6 +104,20 @@ async def _apply_events(
         if place % SLICE_PAYMENTS == 0:
             await asyncio.sleep(0)
     await book.write(connection, folded, outcome_topic=options.outcome_topic)
+    return added.items
+
+
+async def _park(
+    connection: Any, items: Sequence[Item], options: ApplyOptions, applied: Applied
+) -> None:
+    letters = []
+    for item in items:
+        if isinstance(item.content, Refusal):
+            letters.append(dead_letter(item.record, item.content))
+            applied.refused.append(item)
+    if letters:
+        await dead_letters.insert(connection, letters, topic=options.dead_letter_topic)
+        applied.reasons.extend(letter.reason for letter in letters)
 
 
 def asked(payment: Payment, events: Sequence[SourceEvent]) -> list[SourceEvent]:
@@ -102,14 +131,18 @@ def asked(payment: Payment, events: Sequence[SourceEvent]) -> list[SourceEvent]:
 
 
 def _count(step: Folded, applied: Applied) -> None:
-    for (source, outcome), number in step.counts.items():
-        applied.counts[source, outcome] = applied.counts.get((source, outcome), 0) + number
+    _add_counts(applied, step.counts)
     for entry in step.entries:
         event = entry.event
-        if entry.outcome is Outcome.STALE and event is not None:
+        if entry.outcome is Outcome.STALE and event is not None and not event.advisory:
             stored = view_of(step.payment, event).time
             if stored is not None and event.time > stored:
                 applied.stale_later.append((event.kind, event.payment_id))
+
+
+def _add_counts(applied: Applied, counts: Mapping[tuple[str, Outcome], int]) -> None:
+    for key, number in counts.items():
+        applied.counts[key] = applied.counts.get(key, 0) + number
 
 
 def _without_replayed(step: Folded, highest: Mapping[Partition, int]) -> list[LogEntry]:

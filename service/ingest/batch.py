@@ -2,12 +2,14 @@
 make.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from aiokafka import ConsumerRecord
 
+from schemas.sources.fact import Fact
 from service.domain.events import Origin, SourceEvent
 from service.store.dead_letters import DeadLetter
 from service.store.offsets import Move, Partition
@@ -23,11 +25,32 @@ class Refusal(NamedTuple):
     payment_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What a record says that is not one event with its payment: its parts stand or fall together.
+
+    `facts` are added up under their payments' locks; `automatic_capture` is their account's way.
+    `unaddressed` set: events without a payment id are about the payment that has their PSP payment,
+    or else the record is refused with this.
+    """
+
+    events: tuple[SourceEvent, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    automatic_capture: bool = False
+    unaddressed: Refusal | None = None
+
+    @property
+    def payment_ids(self) -> set[str]:
+        """The payments that it names."""
+        named = {event.payment_id for event in self.events if event.payment_id}
+        return named | {fact.payment_id for fact in self.facts}
+
+
 class Item(NamedTuple):
     """A record and what it was decoded to."""
 
     record: Record
-    content: SourceEvent | Refusal
+    content: SourceEvent | Bundle | Refusal
 
     @property
     def partition(self) -> Partition:
@@ -52,12 +75,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one transaction writes. Tombstones and records without a key are only counted."""
+    """What one transaction writes. Tombstones, records without a key, and those that say nothing
+    of payments (`ignored`, by reason) are only counted.
+    """
 
     items: Sequence[Item]
     spans: Mapping[Partition, Span]
     tombstones: int = 0
     keys_absent: int = 0
+    ignored: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def moves(self) -> list[Move]:
@@ -66,22 +92,6 @@ class Batch:
             Move(partition, span.start, span.next_offset, span.caught_up)
             for partition, span in self.spans.items()
             if span.moves
-        ]
-
-    def events_by_payment(self) -> dict[str, list[SourceEvent]]:
-        """Its events in arrival order, by payment."""
-        grouped: dict[str, list[SourceEvent]] = {}
-        for _, content in self.items:
-            if isinstance(content, SourceEvent):
-                grouped.setdefault(content.payment_id, []).append(content)
-        return grouped
-
-    def dead_letters(self) -> list[DeadLetter]:
-        """Its refused records, with their bytes."""
-        return [
-            dead_letter(item.record, item.content)
-            for item in self.items
-            if isinstance(item.content, Refusal)
         ]
 
     def halves(self) -> tuple["Batch", "Batch"]:
@@ -115,10 +125,34 @@ class Fetched:
     spans: dict[Partition, Span] = field(default_factory=dict)
     tombstones: int = 0
     keys_absent: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
 
     def batch(self) -> Batch:
         """The finished batch."""
-        return Batch(self.items, self.spans, self.tombstones, self.keys_absent)
+        return Batch(self.items, self.spans, self.tombstones, self.keys_absent, self.ignored)
+
+
+def payments_named(items: Iterable[Item]) -> set[str]:
+    """The payments that some records name."""
+    named: set[str] = set()
+    for _, content in items:
+        if isinstance(content, SourceEvent):
+            named.add(content.payment_id)
+        elif isinstance(content, Bundle):
+            named |= content.payment_ids
+    return named
+
+
+def events_by_payment(items: Iterable[Item]) -> dict[str, list[SourceEvent]]:
+    """The events of some records in arrival order, by payment."""
+    grouped: dict[str, list[SourceEvent]] = {}
+    for _, content in items:
+        if isinstance(content, SourceEvent):
+            grouped.setdefault(content.payment_id, []).append(content)
+        elif isinstance(content, Bundle):
+            for event in content.events:
+                grouped.setdefault(event.payment_id, []).append(event)
+    return grouped
 
 
 def dead_letter(record: Record, refusal: Refusal) -> DeadLetter:

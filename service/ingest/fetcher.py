@@ -150,6 +150,7 @@ class Fetcher:
                 records,
                 position=ends[topic_partition],
                 exponents=self._options.exponents,
+                source=self._options.sources.get(topic_partition.topic),
             )
         await self._mark_caught_up(tenure, making)
         if making.spans and not tenure.over.is_set():

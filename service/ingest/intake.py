@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import structlog
 
 from schemas.currency import Exponents
+from schemas.sources.contract import Ignored
 from service.domain.events import SourceEvent
-from service.ingest.batch import Fetched, Item, Record, Refusal, Span
-from service.ingest.decode import decode_record
+from service.ingest.batch import Bundle, Fetched, Item, Record, Refusal, Span
+from service.ingest.decode import Source, decode_foreign, decode_record
 from service.ingest.tenure import Track
 from service.observe.events import Event
 
@@ -17,11 +18,20 @@ log = structlog.get_logger(__name__)
 SLICE_RECORDS = 100
 """Decoding so many takes a few milliseconds: heartbeats and probes are not kept waiting."""
 
+Content = SourceEvent | Bundle | Refusal | Ignored | None
+
 
 async def take(
-    making: Fetched, track: Track, records: Sequence[Record], *, position: int, exponents: Exponents
+    making: Fetched,
+    track: Track,
+    records: Sequence[Record],
+    *,
+    position: int,
+    exponents: Exponents,
+    source: Source | None = None,
 ) -> None:
-    """Decode one partition's records into the batch in the making.
+    """Decode one partition's records into the batch in the making; without `source` they are of
+    the own contract.
 
     `position` is where the fetch ended, which passes markers that are no records. If the breaker
     trips, the partition's step ends before the first bad record and its position is read again
@@ -30,7 +40,11 @@ async def take(
     kept = len(making.items)
     first_bad: Item | None = None
     for number, record in enumerate(records, start=1):
-        content = decode_record(record, exponents=exponents)
+        content: Content
+        if source is None:
+            content = decode_record(record, exponents=exponents)
+        else:
+            content = decode_foreign(record, source=source)
         if isinstance(content, Refusal) and first_bad is None:
             first_bad = Item(record, content)
         if track.breaker.observe(bad=isinstance(content, Refusal)) and first_bad is not None:
@@ -46,9 +60,12 @@ async def take(
     track.fetched = position
 
 
-def _add(making: Fetched, record: Record, content: SourceEvent | Refusal | None) -> None:
+def _add(making: Fetched, record: Record, content: Content) -> None:
     if content is None:
         making.tombstones += 1
+        return
+    if isinstance(content, Ignored):
+        making.ignored[content.reason] += 1
         return
     making.items.append(Item(record, content))
     if record.key is None:

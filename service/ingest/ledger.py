@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import structlog
 
 from service.ingest.apply import Applied
-from service.ingest.batch import Batch, Refusal
+from service.ingest.batch import Batch, Item, Refusal
 from service.ingest.reset_watch import ResetLimits, ResetWatch
 from service.ingest.writer import Landed
 from service.observe.events import Event
@@ -33,9 +33,11 @@ class Ledger:
             metrics.tombstones.inc(batch.tombstones)
         if batch.keys_absent:
             metrics.key_absent.inc(batch.keys_absent)
+        for reason, number in batch.ignored.items():
+            metrics.ignored.labels(reason=reason).inc(number)
         for applied in landed.parts:
             self._count(applied)
-        _log_refused(batch)
+            _log_refused(applied.refused)
         self._look_for_reset(landed.parts)
 
     def resets_suspected(self) -> frozenset[str]:
@@ -71,8 +73,8 @@ class Ledger:
                 watch.observe(events=events, stale_later=stale, now=now)
 
 
-def _log_refused(batch: Batch) -> None:
-    for item in batch.items:
+def _log_refused(refused: Sequence[Item]) -> None:
+    for item in refused:
         if isinstance(item.content, Refusal):
             log.warning(
                 Event.RECORD_QUARANTINED,

@@ -3,9 +3,8 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from service.domain.events import SourceEvent
 from service.ingest.apply import Applied
-from service.ingest.batch import Batch, Item, Refusal
+from service.ingest.batch import Batch, Item, Refusal, payments_named
 from service.store.faults import Reaction, reaction
 
 REASON = "database_refused"
@@ -46,7 +45,7 @@ async def land(batch: Batch, error: Exception, *, write: Write) -> list[Applied]
 
 
 def _is_event(part: Batch) -> bool:
-    return bool(part.items) and isinstance(part.items[0].content, SourceEvent)
+    return bool(part.items) and not isinstance(part.items[0].content, Refusal)
 
 
 def _parked(part: Batch, error: Exception) -> Batch:
@@ -54,10 +53,9 @@ def _parked(part: Batch, error: Exception) -> Batch:
     told, not its text, which may quote the payload.
     """
     item = part.items[0]
-    event = item.content
     code = getattr(error, "sqlstate", None)
     constraint = getattr(error, "constraint_name", None)
     told = f"PostgreSQL refused it: {type(error).__name__} {code} {constraint or ''}".rstrip()
-    payment_id = event.payment_id if isinstance(event, SourceEvent) else None
+    payment_id = min(payments_named([item]), default=None)
     refused = Item(item.record, Refusal(REASON, told, payment_id))
     return replace(part, items=[refused])

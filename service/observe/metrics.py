@@ -77,6 +77,10 @@ class IngestMetrics:
         self.dead_letters = _counter(registry, "dead_letters", "Records quarantined", "reason")
         # Null values: ignored on purpose, yet a flood of them is a producer's mistake.
         self.tombstones = _counter(registry, "tombstones", "Records without a value")
+        # Records of a foreign source that say nothing of payments, by reason: no dead letters.
+        self.ignored = _counter(
+            registry, "records_ignored", "Records that say nothing of payments", "reason"
+        )
         # Records without a key are accepted, but their order is the broker's luck.
         self.key_absent = _counter(registry, "key_absent", "Records without a key")
         # End offset minus the offset stored in the database, for the partitions assigned here.

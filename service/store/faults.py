@@ -33,6 +33,8 @@ CONTENT_CONSTRAINTS = frozenset(
         "psp_payments_pkey",
         "psp_payments_payment_fkey",
         "psp_payments_money_not_negative",
+        "psp_facts_payment_fkey",
+        "psp_facts_money_not_negative",
         "payment_events_kind_known",
         "payment_events_outcome_known",
         "discrepancies_payment_fkey",

@@ -1,6 +1,6 @@
 """The table `psp_payments`: what each provider says of each of its payments."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from service.domain.payment import PspPayment
@@ -32,6 +32,19 @@ async def read(connection: Any, payment_ids: Sequence[str]) -> Named:
     """All PSP payments of some payments, in key order."""
     rows = await connection.fetch(sql("psp_payment_read"), payment_ids)
     return [psp_payment_of(row) for row in rows]
+
+
+async def named(
+    connection: Any, references: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], set[str]]:
+    """(psp, PSP reference) -> the ids of the payments that have such a PSP payment; those that
+    none has are left out.
+    """
+    payment_ids: dict[tuple[str, str], set[str]] = {}
+    for row in await connection.fetch(sql("psp_payment_named"), *columns(sorted(references))):
+        psp, psp_reference, payment_id = row
+        payment_ids.setdefault((psp, psp_reference), set()).add(payment_id)
+    return payment_ids
 
 
 async def insert(connection: Any, added: Named) -> None:

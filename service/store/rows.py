@@ -45,7 +45,7 @@ def payment_of(row: Row) -> Payment:
     """A payment without its PSP payments and cases, from the columns of `payment_lock.sql`."""
     (payment_id, status, row_version, *erp) = row[:14]
     pending_since, checks, next_check_at, not_found_since, final_answer_at = row[14:19]
-    created_at, status_since = row[19:]
+    created_at, status_since, check_wanted = row[19:]
     return Payment(
         payment_id=payment_id,
         row_version=row_version,
@@ -57,6 +57,7 @@ def payment_of(row: Row) -> Payment:
             next_check_at=next_check_at,
             not_found_since=not_found_since,
             final_answer_at=final_answer_at,
+            check_wanted=check_wanted,
         ),
         created_at=created_at,
         status_since=status_since,
@@ -90,6 +91,7 @@ def payment_row(before: Payment, payment: Payment) -> Row:
         facts.refunded_minor,
         facts.disputed_minor,
         payment.status_since,
+        schedule.check_wanted,
     )
 
 

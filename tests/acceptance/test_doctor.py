@@ -1,5 +1,7 @@
 """`reconciler doctor`: what is set and whether each dependency answers, without its secrets."""
 
+from pathlib import Path
+
 from tests.acceptance.commands import reconciler
 from tests.faults.house import House, variables
 from tests.support.postgres import Database
@@ -39,3 +41,19 @@ async def test_doctor_tells_that_the_schema_is_missing(
     ended = await reconciler("doctor", settings=house.settings(DATABASE__URL=empty_database.url))
     assert ended.code == 1
     assert "reconciler migrate" in ended.out
+
+
+async def test_doctor_names_a_decoder_whose_declaration_cannot_work(tmp_path: Path) -> None:
+    file = tmp_path / "adyen.json"
+    file.write_text("{}", encoding="utf-8")
+    settings = variables(
+        DATABASE__URL="postgresql://reconciler@127.0.0.1:1/payments",
+        KAFKA__BOOTSTRAP_SERVERS="127.0.0.1:1",
+        KAFKA__PSP_DECODER="adyen",
+        KAFKA__PSP_DECODER_FILE=str(file),
+        PSP__BASE_URL="http://127.0.0.1:1",
+    )
+    ended = await reconciler("doctor", settings=settings)
+    assert ended.code == 1
+    assert "decoders  FAIL" in ended.out
+    assert "automatic_capture is absent" in ended.out

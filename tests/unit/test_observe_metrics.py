@@ -13,6 +13,7 @@ WATCHED = [
     "reconciler_dead_letters_total",
     "reconciler_tombstones_total",
     "reconciler_key_absent_total",
+    "reconciler_records_ignored_total",
     "reconciler_consumer_lag",
     "reconciler_jobs_total",
     "reconciler_jobs_claimed_total",
