@@ -3,11 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
-if TYPE_CHECKING:
-    from service.settings import Settings
+from service.settings import Settings
 
 # One connection each for ingest, the grouped job writes, scheduler and watcher, and outbox with
 # samplers; heartbeats have their own. With fewer, one part starves the others.

@@ -135,7 +135,7 @@ def _leads(fact: Fact, reference: str) -> bool:
     """Whether a fact shows that `reference` is a payment's, and not a dispute's or refund's own."""
     if fact.event_code in _DISPUTE_STAGES:
         return fact.original_reference == reference
-    return fact.event_code != "VOID_PENDING_REFUND"
+    return fact.event_code not in _REFUND_ENDS
 
 
 def _authorised_minor(done: Collection[Fact]) -> int | None:

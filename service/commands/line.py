@@ -8,7 +8,7 @@ import typer
 from service import __version__
 from service.errors import ConfigurationError
 from service.lifecycle import StopSignals
-from service.settings import load
+from service.settings_loading import load
 
 ROLES = ("ingest", "reconcile", "watch")
 ALL_ROLES = ",".join(ROLES)

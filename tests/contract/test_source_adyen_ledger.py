@@ -170,6 +170,12 @@ def test_one_fact_with_two_contents_counts_once_and_the_same_one_always() -> Non
     assert (there[0].version, there[0].fields["captured_minor"]) == (2, 10)
 
 
+def test_refund_failure_that_names_the_refund_makes_no_payment_of_it() -> None:
+    failure = item("REFUND_FAILED", "RFF1", "REF1")
+    assert ledger_events(told(failure), automatic_capture=False) == []
+    assert _sums(failure, OK, CAPTURE, REFUND) == ("succeeded", 1860, 0, 0)
+
+
 def test_version_is_the_number_of_distinct_facts() -> None:
     facts = told(OK, CAPTURE, CAPTURE, OK)
     (event,) = ledger_events(facts, automatic_capture=False)

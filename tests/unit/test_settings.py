@@ -2,7 +2,8 @@ import pytest
 from pydantic import ValidationError
 
 from service.errors import ConfigurationError
-from service.settings import Settings, load
+from service.settings import Settings
+from service.settings_loading import load
 
 NOWHERE = {"RECONCILER_DATABASE__URL": "postgresql://app:pw@db:5432/payments"}
 

@@ -5,7 +5,7 @@ import pytest
 from service.assembly import ingest_options, rules_of
 from service.connections import psp_account, psp_exponents
 from service.errors import ConfigurationError
-from service.settings import load
+from service.settings_loading import load
 
 PLANS = "RECONCILER_RECONCILE__POLL_PLANS"
 EXPONENTS = "RECONCILER_PSP__EXPONENTS"

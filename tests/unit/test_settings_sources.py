@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from service.errors import ConfigurationError
-from service.settings import load
+from service.settings_loading import load
 
 
 def refusal(environ: dict[str, str]) -> str:

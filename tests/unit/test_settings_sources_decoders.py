@@ -13,7 +13,7 @@ from schemas.sources.stripe import Stripe
 from service.assembly import ingest_options
 from service.decoders import sources_of
 from service.errors import ConfigurationError
-from service.settings import load
+from service.settings_loading import load
 from tests.contract.sources.debezium import TABLE
 from tests.contract.sources.declarations import MOLLIE
 
