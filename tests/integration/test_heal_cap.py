@@ -1,9 +1,10 @@
 """The heals of a minute are counted over all processes together."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
-from service.sandbox.psp_server import PspServer
+from service.sandbox.psp_server import Faults, PspServer
 from tests.support.events import psp_answer
 from tests.support.reconciling import Room, ScriptedPsp, open_room, running
 from tests.support.waiting import eventually
@@ -17,8 +18,10 @@ ATTEMPTED = "SELECT count(DISTINCT job_id) FROM reconciliation_attempts WHERE ou
 async def test_processes_together_heal_no_more_than_the_minute_allows(
     database: Any, services: Any
 ) -> None:
-    async with open_room(database.url) as room, PspServer() as psp:
+    slow = Faults(latency_seconds=0.3)
+    async with open_room(database.url) as room, PspServer(faults=slow) as psp:
         await _prepare(room)
+        await room.pool.execute("UPDATE controls SET healing_paused = true")
         for number in range(JOBS):
             psp.put(f"pay-{number}", psp_answer(f"pay-{number}", minor=1000))
         settings = {
@@ -27,8 +30,11 @@ async def test_processes_together_heal_no_more_than_the_minute_allows(
             "RECONCILER_LEASE__CLAIM_POLL_SECONDS": "0.1",
             "RECONCILER_LEASE__CONCURRENCY": "4",
         }
-        for _ in range(PROCESSES):
-            services.new().start(("run", "--roles", "reconcile,watch"), env=settings)
+        processes = [services.new() for _ in range(PROCESSES)]
+        for process in processes:
+            process.start(("run", "--roles", "reconcile,watch"), env=settings)
+        await eventually(lambda: _all_ready(processes), within_seconds=60)
+        await room.pool.execute("UPDATE controls SET healing_paused = false")
         await eventually(lambda: _all_attempted(room), within_seconds=60)
         owners = await room.pool.fetchval(
             "SELECT count(DISTINCT lease_owner) FROM reconciliation_attempts"
@@ -73,6 +79,11 @@ async def test_new_minute_fills_the_allowance_again(database: Any) -> None:
 async def _prepare(room: Room) -> None:
     await asyncio.gather(*(room.add_job(f"pay-{number}") for number in range(JOBS)))
     await room.pool.execute(ALLOW, ALLOWED)
+
+
+async def _all_ready(processes: Sequence[Any]) -> bool:
+    answers = [await process.health("/readyz") for process in processes]
+    return all(status == 200 for status, _ in answers)
 
 
 async def _all_attempted(room: Room) -> bool:

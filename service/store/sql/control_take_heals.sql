@@ -13,7 +13,7 @@ WITH held AS MATERIALIZED (
 UPDATE controls
 SET
     heals_left = held.heals_left - least($1::bigint, held.heals_left),
-    heals_minute = held.minute
+    heals_minute = greatest(controls.heals_minute, held.minute)
 FROM held
 WHERE controls.control_id = held.control_id
 RETURNING least($1::bigint, held.heals_left)
