@@ -77,14 +77,14 @@ def write(root: Path = ROOT) -> None:
         (root / path).write_text(text, encoding="utf-8")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write, or with `--check` compare; the exit status."""
+def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
+    """Write below `root`, or with `--check` compare; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m schemas.generate", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on drift")
     if not parser.parse_args(arguments).check:
-        write()
+        write(root)
         return 0
-    found = drifted()
+    found = drifted(root)
     for path in found:
         sys.stderr.write(f"schemas/{path.as_posix()} has drifted: run python -m schemas.generate\n")
     return 1 if found else 0

@@ -9,7 +9,7 @@ from service.commands.reachable import reaching
 from service.connections import never_open, pool_options, psp_account
 from service.domain.explanation import why
 from service.domain.payment import Payment
-from service.domain.status import deciding, effective_facts
+from service.domain.status import deciding
 from service.errors import ReconcilerError
 from service.psp.account import open_psp
 from service.psp.port import Answer, Answered, NotFound
@@ -58,7 +58,7 @@ def _print_views(console: Console, payment: Payment) -> None:
     erp = payment.erp
     table.add_row("erp", _version(erp.newest), _text(erp.fields.get("status")), _money(erp.fields))
     for psp_payment in payment.psp_payments.values():
-        facts = effective_facts(psp_payment)
+        facts = psp_payment.facts
         observed = " (observed)" if psp_payment.observation else ""
         table.add_row(
             f"{psp_payment.psp} {psp_payment.psp_reference}{observed}",
@@ -75,7 +75,7 @@ def _print_views(console: Console, payment: Payment) -> None:
 
 def _print_reasons(console: Console, payment: Payment) -> None:
     chosen = deciding(payment)
-    facts = effective_facts(chosen) if chosen else None
+    facts = chosen.facts if chosen else None
     console.print(f"payment {payment.payment_id}, row version {payment.row_version}")
     console.print(f"status  {payment.status.value}: {why(payment.erp, facts)}", soft_wrap=True)
     schedule = payment.schedule

@@ -1,7 +1,7 @@
 """Why a payment has its status, in a sentence for a person."""
 
 from service.domain.payment import PspFacts, Status
-from service.domain.status import derive, paid
+from service.domain.status import derive
 from service.domain.views import SourceView
 
 
@@ -21,7 +21,7 @@ def why(erp: SourceView, facts: PspFacts | None) -> str:
     }
     if status in sentences:
         return sentences[status]
-    if status is Status.PENDING and paid(facts):
+    if status is Status.PENDING and facts.paid:
         return f"the PSP captured {_captured(facts)}, the ERP expects {_expected(erp)}: a mismatch"
     if status is Status.CANCELLED and facts.status != "cancelled":
         return f"the ERP cancelled it, and the PSP says {facts.status}"

@@ -8,10 +8,8 @@ __all__ = [
     "FINAL",
     "deciding",
     "derive",
-    "effective_facts",
     "event_facts",
     "finality",
-    "paid",
     "same_money",
 ]
 
@@ -61,11 +59,6 @@ def deciding(payment: Payment) -> PspPayment | None:
     return min(psp_payments.values(), key=_deciding_key)
 
 
-def effective_facts(psp_payment: PspPayment) -> PspFacts:
-    """What the events say, or the observation where that is more final."""
-    return psp_payment.facts
-
-
 def same_money(erp: SourceView, facts: PspFacts) -> bool:
     """Whether what was captured is the ERP's amount to the unit; true while the ERP has named
     none.
@@ -75,11 +68,6 @@ def same_money(erp: SourceView, facts: PspFacts) -> bool:
         return True
     same_currency = facts.amount is not None and facts.amount.currency == expected.currency
     return same_currency and facts.captured_minor == expected.minor
-
-
-def paid(facts: PspFacts) -> bool:
-    """Whether the PSP took money, or says that it did."""
-    return facts.paid
 
 
 def refund_awaited(payment: Payment) -> bool:

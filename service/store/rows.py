@@ -14,7 +14,7 @@ from service.domain.payment import (
     Schedule,
     Status,
 )
-from service.domain.status import deciding, effective_facts, event_facts
+from service.domain.status import deciding, event_facts
 from service.domain.versions import UNSEEN, Version
 from service.domain.views import SourceView
 
@@ -70,7 +70,7 @@ _STATUSES = {status.value: status for status in Status}
 def payment_row(before: Payment, payment: Payment) -> Row:
     """The parameters of `payment_update.sql`: the version read, then what the row becomes."""
     chosen = deciding(payment)
-    facts = effective_facts(chosen) if chosen else _NO_FACTS
+    facts = chosen.facts if chosen else _NO_FACTS
     schedule = payment.schedule
     return (
         payment.payment_id,

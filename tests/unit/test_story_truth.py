@@ -19,7 +19,7 @@ from service.domain.fold import fold
 from service.domain.healing import Found, decide
 from service.domain.payment import Payment
 from service.domain.schedule import Rules, needs_check
-from service.domain.status import deciding, effective_facts, event_facts
+from service.domain.status import deciding, event_facts
 from service.domain.versions import Version
 from service.domain.views import SourceView
 from service.sandbox.story import Holding, Story, tell
@@ -107,7 +107,7 @@ def _asked(payment: Payment, held: list[Holding], log: Log) -> Payment:
 
 def _found(payment: Payment) -> Truth:
     chosen = deciding(payment)
-    facts = effective_facts(chosen) if chosen else None
+    facts = chosen.facts if chosen else None
     assert chosen is not None
     assert facts is not None
     assert facts.amount is not None
