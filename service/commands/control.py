@@ -1,6 +1,7 @@
 """`reconciler control`: what steers the healing of all processes, shown and changed."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,12 +11,25 @@ from service.commands.reachable import reaching
 from service.connections import pool_options
 from service.errors import ReconcilerError
 from service.settings import Settings
-from service.store import controls
+from service.store import controls, operator_actions
 from service.store.controls import Controls
+from service.store.operator_actions import Action
 from service.store.pool import connect
 
 _TRIES_MAX = 2
 _CLOSE_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be set; None: as it is."""
+
+    healing_paused: bool | None = None
+    mode: str | None = None
+
+    def holds(self, now: Controls) -> bool:
+        """Whether it is set already."""
+        return self.healing_paused in {None, now.healing_paused} and self.mode in {None, now.mode}
 
 
 async def show(settings: Settings) -> int:
@@ -23,29 +37,26 @@ async def show(settings: Settings) -> int:
     return await _with_connection(settings, _show)
 
 
-async def change(
-    settings: Settings, *, healing_paused: bool | None = None, mode: str | None = None
-) -> int:
-    """Change what is given (None: as it is), and print before and after."""
-    change_by_version = partial(steer, healing_paused=healing_paused, mode=mode)
-    return await _with_connection(settings, change_by_version)
+async def change(settings: Settings, wanted: Wanted, *, actor: str) -> int:
+    """Change what is wanted, note who did it, and print before and after."""
+    return await _with_connection(settings, partial(steer, wanted=wanted, actor=actor))
 
 
-async def steer(connection: Any, *, healing_paused: bool | None, mode: str | None) -> None:
+async def steer(connection: Any, *, wanted: Wanted, actor: str) -> None:
     """Change over the version read; if somebody else was faster, read and try once more.
 
     Raises ReconcilerError if that fails too: nothing is changed then.
     """
     for _ in range(_TRIES_MAX):
         before = await controls.read(connection)
-        if _holds(before, healing_paused=healing_paused, mode=mode):
+        if wanted.holds(before):
             _print("unchanged", before)
             return
-        if await controls.change(
-            connection, version=before.version, healing_paused=healing_paused, mode=mode
-        ):
+        async with connection.transaction():
+            after = await _changed(connection, before, wanted, actor=actor)
+        if after is not None:
             _print("before", before)
-            _print("after", await controls.read(connection))
+            _print("after", after)
             return
     raise ReconcilerError(
         "somebody else changed the controls at the same time, twice; nothing was changed:"
@@ -68,8 +79,35 @@ async def _show(connection: Any) -> None:
     _print("now", await controls.read(connection))
 
 
-def _holds(now: Controls, *, healing_paused: bool | None, mode: str | None) -> bool:
-    return healing_paused in {None, now.healing_paused} and mode in {None, now.mode}
+async def _changed(
+    connection: Any, before: Controls, wanted: Wanted, *, actor: str
+) -> Controls | None:
+    """The controls as they are now; None if somebody else has changed them since `before`."""
+    if not await controls.change(
+        connection,
+        version=before.version,
+        healing_paused=wanted.healing_paused,
+        mode=wanted.mode,
+    ):
+        return None
+    after = await controls.read(connection)
+    action = Action(
+        actor=actor,
+        action="controls.change",
+        subject="controls",
+        before=_told(before),
+        after=_told(after),
+    )
+    await operator_actions.record(connection, action)
+    return after
+
+
+def _told(seen: Controls) -> dict[str, Any]:
+    return {
+        "healing_paused": seen.healing_paused,
+        "mode": seen.mode,
+        "version": seen.version,
+    }
 
 
 def _print(when: str, seen: Controls) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from service import __version__
+from service.commands.operator import By, actor
 from service.errors import ConfigurationError
 from service.lifecycle import StopSignals
 from service.settings_loading import load
@@ -128,25 +129,28 @@ def _add_control(line: typer.Typer) -> None:
         _leave(asyncio.run(command.show(load())))
 
     @control.command()
-    def pause() -> None:
+    def pause(by: By = "") -> None:
         """Stop healing in all processes; events are still taken in."""
-        _change_controls(healing_paused=True)
+        _change_controls(by, healing_paused=True)
 
     @control.command()
-    def resume() -> None:
+    def resume(by: By = "") -> None:
         """Go on healing in all processes."""
-        _change_controls(healing_paused=False)
+        _change_controls(by, healing_paused=False)
 
     @control.command()
-    def mode(chosen: Mode) -> None:
+    def mode(chosen: Mode, by: By = "") -> None:
         """Set shadow (only log what would be healed) or enforce, for all processes."""
-        _change_controls(mode=chosen)
+        _change_controls(by, mode=chosen)
 
 
-def _change_controls(*, healing_paused: bool | None = None, mode: str | None = None) -> None:
+def _change_controls(
+    by: str, *, healing_paused: bool | None = None, mode: str | None = None
+) -> None:
     from service.commands import control as command  # noqa: PLC0415 - as above
 
-    _leave(asyncio.run(command.change(load(), healing_paused=healing_paused, mode=mode)))
+    wanted = command.Wanted(healing_paused=healing_paused, mode=mode)
+    _leave(asyncio.run(command.change(load(), wanted, actor=actor(by))))
 
 
 def _add_demo(line: typer.Typer) -> None:

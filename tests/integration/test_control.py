@@ -12,6 +12,8 @@ from service.store import controls
 from service.store.pool import PoolOptions, connect
 from tests.acceptance.commands import Ended, reconciler
 
+WANTED = control.Wanted(healing_paused=True)
+
 
 @pytest_asyncio.fixture
 async def connection(database: Any) -> AsyncIterator[Any]:
@@ -71,6 +73,9 @@ class Overtaken:
             assert await controls.change(self._connection, version=seen.version, mode=other)
         return row
 
+    def transaction(self) -> Any:
+        return self._connection.transaction()
+
     async def execute(self, statement: str, *values: Any) -> Any:
         return await self._connection.execute(statement, *values)
 
@@ -78,7 +83,7 @@ class Overtaken:
 async def test_change_of_somebody_else_is_read_and_kept(
     connection: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await control.steer(Overtaken(connection, times=1), healing_paused=True, mode=None)
+    await control.steer(Overtaken(connection, times=1), wanted=WANTED, actor="ann")
     assert "before: healing on, mode shadow, version 1" in capsys.readouterr().out
     now = await controls.read(connection)
     assert (now.healing_paused, now.mode, now.version) == (True, "shadow", 2)
@@ -86,6 +91,22 @@ async def test_change_of_somebody_else_is_read_and_kept(
 
 async def test_who_is_overtaken_twice_changes_nothing_and_is_told(connection: Any) -> None:
     with pytest.raises(ReconcilerError, match="nothing was changed"):
-        await control.steer(Overtaken(connection, times=2), healing_paused=True, mode=None)
+        await control.steer(Overtaken(connection, times=2), wanted=WANTED, actor="ann")
     now = await controls.read(connection)
     assert (now.healing_paused, now.version) == (False, 2)
+    assert await connection.fetchval("SELECT count(*) FROM operator_actions") == 0
+
+
+async def test_change_is_noted_with_who_and_from_what_to_what(
+    database: Any, connection: Any
+) -> None:
+    assert (await run(database, "pause", "--by", "ann")).code == 0
+    assert (await run(database, "pause", "--by", "bob")).code == 0
+    (noted,) = await connection.fetch("TABLE operator_actions")
+    assert (noted["actor"], noted["action"], noted["subject"]) == (
+        "ann",
+        "controls.change",
+        "controls",
+    )
+    assert noted["before"] == {"healing_paused": False, "mode": "enforce", "version": 0}
+    assert noted["after"] == {"healing_paused": True, "mode": "enforce", "version": 1}
