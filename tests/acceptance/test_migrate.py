@@ -56,6 +56,7 @@ async def test_migrating_twice_changes_nothing_and_check_says_how_it_stands(
 
 
 async def test_two_runs_at_once_do_the_work_once(empty_database: Database) -> None:
+    """Reported as rhesis 2545."""
     ends = await asyncio.gather(migrate(empty_database), migrate(empty_database))
     assert [end.code for end in ends] == [0, 0]
     assert sorted("is current" in end.err for end in ends) == [False, True]

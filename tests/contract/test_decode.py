@@ -134,6 +134,7 @@ def test_patch_that_clears_a_field_differs_from_one_that_leaves_it() -> None:
     ],
 )
 def test_time_is_read_with_its_offset_and_kept_in_utc(text: str, expected: datetime) -> None:
+    """Reported as mollie/Shopware6 19."""
     time = decoded(PSP, time=text).time
     assert time == expected
     assert time.utcoffset() == timedelta(0)
@@ -157,6 +158,7 @@ def test_time_is_read_with_its_offset_and_kept_in_utc(text: str, expected: datet
     ],
 )
 def test_other_times_are_refused(text: str) -> None:
+    """Reported as asyncpg 474."""
     assert refused(PSP, time=text).reason is Reason.BAD_TIME
 
 
@@ -183,6 +185,7 @@ def test_version_is_a_decimal_string_or_an_integer(version: Any) -> None:
     ],
 )
 def test_other_versions_are_refused(version: Any, reason: Reason) -> None:
+    """Reported as asyncpg 391."""
     assert refused(PSP, entityversion=version).reason is reason
 
 

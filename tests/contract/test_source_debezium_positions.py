@@ -67,6 +67,7 @@ def test_later_change_has_the_higher_version(
 def test_read_of_a_row_is_below_every_change_whenever_it_arrives(
     at: dict[str, Any], places: list[dict[str, Any]], read_as: str
 ) -> None:
+    """Reported as debezium-server-iceberg 544."""
     late = {**at, **places[-1]}
     snapshot = {"op": False, "early": True}.get(read_as, read_as)
     seen = change("r" if read_as in {"op", "incremental"} else "c", at=late, snapshot=snapshot)

@@ -54,6 +54,7 @@ def test_almost_json_parses_or_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("number", [INT64_MIN, -1, 0, 10**18, INT64_MAX])
 def test_integers_of_64_bits_are_exact(number: int) -> None:
+    """Reported as KAFKA-10439 and ksql 4710."""
     assert parse(b"[%d]" % number) == [number]
 
 
@@ -74,6 +75,7 @@ def test_depth_of_32_is_read_and_33_is_refused() -> None:
 
 @pytest.mark.parametrize("raw", [_nested(100_000), b"[" * 100_000, b'{"a":' * 100_000])
 def test_depth_of_100000_is_refused_without_a_crash(raw: bytes) -> None:
+    """Reported as vm0 31426."""
     assert _refusal(raw).reason is Reason.TOO_DEEP
 
 

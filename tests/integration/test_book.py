@@ -378,6 +378,7 @@ async def _log(connection: Any, batches: Iterable[Sequence[SourceEvent]]) -> lis
 
 
 def test_batch_logs_exactly_what_one_by_one_logs(database: Any) -> None:
+    """Reported as kafka-connect-jdbc 1081 and ponder 1918: one write a row and batch."""
     with asyncio.Runner() as runner:
         connection = runner.run(connect(PoolOptions(url=database.url)))
 
@@ -412,6 +413,7 @@ async def test_batch_with_a_patch_looks_up_what_one_by_one_would(
 
 
 async def test_four_writers_with_crossed_batches_never_deadlock(pool: Any, database: Any) -> None:
+    """Reported as kafka-connect-jdbc 385 and kafka-connect-jdbc 1076."""
     before = await _deadlocks(database)
     random.seed(7)
     keys = [f"p-{number:03d}" for number in range(200)]

@@ -80,6 +80,7 @@ async def test_a_dead_database_fails_readiness_and_never_liveness(site: Site) ->
 
 
 async def test_a_dead_broker_only_warns(site: Site) -> None:
+    """Reported as smallrye 866, ml-api-adapter 655, millpond 43."""
     site.board.enter(Phase.RUNNING)
     site.board.publish(Check("kafka", "connection", Status.FAIL))
 

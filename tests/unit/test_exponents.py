@@ -94,7 +94,9 @@ def test_what_the_account_took_is_the_order_exactly_if_it_is(
 def test_reported_conversions(
     currency: str, taken: int, own: int | None, ordered: int, kinds: list[str]
 ) -> None:
-    """Reported as Paymenter 1258, woocommerce-gateway-stripe 2720, adyen-commercetools 1085."""
+    """Reported as Paymenter 1258, cal.diy 30038, adyen-commercetools 1085 and
+    woocommerce-gateway-stripe 2720.
+    """
     payment = paid(currency, taken, own=own, ordered=ordered)
     assert payment.open_kinds == kinds
 

@@ -28,7 +28,7 @@ def test_higher_version_is_applied() -> None:
 
 
 def test_older_event_that_arrives_second_is_stale() -> None:
-    """Reported as cashier-stripe 1201."""
+    """Reported as cashier-stripe 1201, kafka-connect-jdbc 1016, iceberg 13547."""
     step = folded(psp(2, "succeeded"), psp(1, "pending"))
     assert outcomes(step) == [APPLIED, STALE]
     assert step.payment.status is Status.SUCCEEDED
@@ -55,6 +55,7 @@ def test_expiry_notice_of_a_paid_payment_is_ignored() -> None:
 
 
 def test_higher_epoch_wins_over_any_version() -> None:
+    """Reported as drasi 817."""
     step = folded(psp(900, "authorised"), psp(1, "succeeded", epoch=1), psp(901, "failed"))
     assert outcomes(step) == [APPLIED, APPLIED, STALE]
     assert step.payment.status is Status.SUCCEEDED

@@ -59,7 +59,7 @@ def test_success_with_other_money_heals_nothing(
 
 @VERSIONS
 def test_success_of_a_cancelled_order_is_a_case_for_a_person(version: int | None) -> None:
-    """Reported as adyen-magento2 3313, 1943."""
+    """Reported as adyen-magento2 3313, adyen-magento2 1943."""
     cancelled = after(erp(1, "cancelled"), psp(1, "pending"))
     payment = asked(cancelled, found("succeeded", version=version)).folded.payment
     assert (payment.status, payment.open_kinds) == (Status.SUCCEEDED, ["PAID_AFTER_CANCEL"])

@@ -8,6 +8,7 @@ def ids(first: int, number: int) -> list[str]:
 
 
 def test_fifty_payments_and_half_of_the_events_are_suspicious() -> None:
+    """Reported as hal0 785."""
     watch = ResetWatch()
     watch.observe(events=60, stale_later=ids(0, 25), now=0)
     assert not watch.suspected(1)

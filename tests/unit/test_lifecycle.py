@@ -67,6 +67,7 @@ def proceed(process: subprocess.Popen[str]) -> None:
 
 
 def test_a_signal_during_imports_is_not_lost() -> None:
+    """Reported as pipecat 104."""
     with script() as process:
         assert heard(process) == "importing"
         process.send_signal(signal.SIGTERM)
