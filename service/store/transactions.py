@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
+
+import asyncpg
 
 from service.store.faults import Reaction, UnknownCommit, reaction
 
@@ -37,11 +39,14 @@ async def transaction(pool: Any, *, acquire_timeout_seconds: float = 10) -> Asyn
 
 
 async def _roll_back(connection: Any, running: Any) -> None:
-    """Roll back, or drop a connection that cannot: the server rolls back without it."""
-    if connection.is_closed():
-        return
+    """Roll back, or drop a connection that cannot: the server rolls back without it.
+
+    Raises nothing of its own, so that the caller's error stays the first: a pool takes back at once
+    what the server has ended, and then even asking whether it is closed is an error.
+    """
     try:
         async with asyncio.timeout(ROLLBACK_TIMEOUT_SECONDS):
             await running.rollback()
     except Exception:  # noqa: BLE001 - whatever it was, the connection is given up; the first error counts
-        connection.terminate()
+        with suppress(asyncpg.InterfaceError):
+            connection.terminate()
