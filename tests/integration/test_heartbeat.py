@@ -8,7 +8,7 @@ from typing import Any
 from service.reconcile.heartbeat import Heartbeat
 from service.reconcile.lease import HeldJob, HeldJobs, LeaseTerms
 from service.store import jobs
-from tests.support.cutting import cutting_proxy
+from tests.support.proxy import database_proxy
 from tests.support.reconciling import Room, open_room, until
 
 QUICK = LeaseTerms(
@@ -48,14 +48,14 @@ async def test_lost_connection_is_opened_anew_before_a_lease_is_lost(database: A
 async def test_job_is_cancelled_when_the_database_is_silent_past_the_trust(database: Any) -> None:
     async with (
         open_room(database.url) as room,
-        cutting_proxy(database.url) as proxy,
-        open_room(proxy.url) as behind,
+        database_proxy(database.url) as proxy,
+        open_room(proxy.url(database.url)) as behind,
     ):
         await room.add_job("pay-1")
         held = HeldJobs(QUICK)
         job = await _take(room, held)
         async with _beating(behind, held):
-            proxy.talking.clear()
+            proxy.black_hole = True
             async with asyncio.timeout(QUICK.ttl_seconds + QUICK.statement_seconds):
                 await asyncio.wait([_runner(job)])
         assert _runner(job).cancelled()
@@ -126,7 +126,11 @@ async def _beating(room: Room, held: HeldJobs) -> AsyncIterator[None]:
         await connection.execute("SET application_name = 'heart'")
         return connection
 
-    beating = asyncio.create_task(Heartbeat(connect, held, room.activity).run())
+    async def answers() -> bool:
+        return True
+
+    heart = Heartbeat(connect, held, room.activity, answers=answers)
+    beating = asyncio.create_task(heart.run())
     try:
         yield
     finally:

@@ -27,7 +27,7 @@ from service.store.faults import Reaction
 from service.store.offsets import Partition
 from service.store.pool import PoolOptions, open_pool
 from service.store.transactions import transaction
-from tests.support.cutting import Cut, cutting_proxy
+from tests.support.proxy import Cut, database_proxy
 from tests.support.waiting import eventually
 
 PSP, ERP = Partition("psp.payments", 0), Partition("erp.payments", 0)
@@ -164,6 +164,7 @@ async def test_dead_letter_keeps_headers_as_text_or_base64(pool: Any) -> None:
 
 
 async def test_tombstones_and_absent_keys_are_counted_and_moved_past(pool: Any) -> None:
+    """Reported as kafka-connect-jdbc 744."""
     batch = await batch_of([record(0, None, key=b"p-1"), record(1, value_of("p-1", 1))])
     assert (batch.tombstones, batch.keys_absent) == (1, 1)
     await written(pool, batch)
@@ -338,9 +339,9 @@ async def test_commit_whose_answer_was_lost_is_looked_up(
 ) -> None:
     batch = await batch_of([record(0, value_of("p-1", 1))])
     seen: list[Reaction] = []
-    async with cutting_proxy(database.url) as proxy:
-        unsafe = await open_pool(PoolOptions(url=proxy.url))
-        proxy.cut = cut
+    async with database_proxy(database.url) as proxy:
+        unsafe = await open_pool(PoolOptions(url=proxy.url(database.url)))
+        proxy.cut_commit(cut)
         result = await landed(writer_of(unsafe, seen), batch)
         await unsafe.close()
     assert proxy.cuts == 1
@@ -354,9 +355,9 @@ async def test_commit_whose_answer_was_lost_is_looked_up(
 async def test_lost_commit_of_a_former_owner_is_fenced(pool: Any, database: Any) -> None:
     batch = await batch_of([record(0, value_of("p-1", 1))])
     lost = asyncio.Event()
-    async with cutting_proxy(database.url) as proxy:
-        unsafe = await open_pool(PoolOptions(url=proxy.url))
-        proxy.cut = Cut.BEFORE
+    async with database_proxy(database.url) as proxy:
+        unsafe = await open_pool(PoolOptions(url=proxy.url(database.url)))
+        proxy.cut_commit(Cut.BEFORE)
         writer = Writer(
             unsafe,
             OPTIONS,
@@ -395,6 +396,7 @@ async def placed(pool: Any, beginning: int, end: int) -> Any:
 
 
 async def test_partition_never_consumed_starts_at_the_logs_beginning(database: Any) -> None:
+    """Reported as pinot PR 19359."""
     pool = await open_pool(PoolOptions(url=database.url))
     placement = await placed(pool, 40, 90)
     assert placement.position.next_offset == 40

@@ -9,7 +9,7 @@ import pytest
 from service.psp.port import Answer, Question
 from service.reconcile.group import SettleTerms
 from service.store import controls, jobs
-from tests.support.cutting import Cut, cutting_proxy
+from tests.support.proxy import Cut, database_proxy
 from tests.support.reconciling import (
     OUTCOME_TOPIC,
     RULES,
@@ -32,11 +32,11 @@ ALTER TABLE payments ADD CONSTRAINT somebody_elses CHECK (
 async def test_commit_whose_answer_was_lost_heals_exactly_once(database: Any, cut: Cut) -> None:
     async with (
         open_room(database.url) as room,
-        cutting_proxy(database.url) as proxy,
-        open_room(proxy.url) as behind,
+        database_proxy(database.url) as proxy,
+        open_room(proxy.url(database.url)) as behind,
     ):
         job_id = await room.add_job("pay-1")
-        proxy.cut = cut
+        proxy.cut_commit(cut)
         async with running(behind.worker(ScriptedPsp())):
             await _ended(room, job_id)
             await until(lambda: _told(behind))
@@ -178,10 +178,11 @@ async def test_deadlock_and_lock_time_out_are_tried_again(database: Any) -> None
 
 
 async def test_shutdown_is_bounded_with_the_database_gone(database: Any) -> None:
+    """Reported as procrastinate 1591 and procrastinate 1116."""
     async with (
         open_room(database.url) as room,
-        cutting_proxy(database.url) as proxy,
-        open_room(proxy.url) as behind,
+        database_proxy(database.url) as proxy,
+        open_room(proxy.url(database.url)) as behind,
     ):
         await room.add_job("pay-1")
         asked = asyncio.Event()
@@ -193,7 +194,7 @@ async def test_shutdown_is_bounded_with_the_database_gone(database: Any) -> None
 
         async with running(behind.worker(ScriptedPsp(script), drain_seconds=1)) as stop:
             await asked.wait()
-            proxy.talking.clear()
+            proxy.black_hole = True
             stop.set()
             started = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - started < 1 + 1 + 3 + 3 + 1
