@@ -23,9 +23,10 @@ class BreakerLimits:
 class Breaker:
     """Watches one partition's records in order. Its clock is monotonic seconds.
 
-    Once it has tripped, nothing from the first bad record of that batch on is moved past. A try
-    begins with a clean count: it lands only if what lies there now is within the limits, so a run
-    of bad records that is too long waits for a person (a corrected release, a moved offset).
+    Once it has tripped, nothing from the first bad record of that fetch on is moved past. A try
+    begins with a clean window, but goes on with the run that has landed before it, so that a run
+    that is too long waits for a person (a corrected release, a moved offset), in however small
+    fetches it comes.
     """
 
     def __init__(self, limits: BreakerLimits, *, clock: Callable[[], float]) -> None:
@@ -34,6 +35,7 @@ class Breaker:
         self._recent: deque[bool] = deque(maxlen=limits.window_records)
         self._bad = 0
         self._run = 0
+        self._landed_run: int | None = None
         self._retry_at: float | None = None
 
     @property
@@ -47,7 +49,9 @@ class Breaker:
         return self._retry_at is not None
 
     def observe(self, *, bad: bool) -> bool:
-        """Take in the next record; tell whether that trips it."""
+        """Take in the next record; tell whether that trips it, which ends its fetch."""
+        if bad and self._landed_run is None:
+            self._landed_run = self._run
         if len(self._recent) == self._limits.window_records:
             self._bad -= self._recent[0]
         self._recent.append(bad)
@@ -59,7 +63,8 @@ class Breaker:
         return tripped
 
     def passed(self) -> None:
-        """A batch was within the limits: whatever was wrong is over."""
+        """A fetch was within the limits: it lands."""
+        self._landed_run = None
         self._retry_at = None
 
     def _too_large_a_share(self) -> bool:
@@ -68,5 +73,7 @@ class Breaker:
 
     def _trip(self) -> None:
         self._recent.clear()
-        self._bad = self._run = 0
+        self._bad = 0
+        self._run = self._landed_run or 0
+        self._landed_run = None
         self._retry_at = self._clock() + self._limits.retry_seconds

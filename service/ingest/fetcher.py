@@ -77,6 +77,8 @@ class Fetcher:
             if tenure is not None:
                 await self._place(tenure)
                 self._pause_and_resume(tenure, room=room)
+            if stop.is_set():
+                return  # that may have taken so long that the consumer is being closed already
             fetched = await self._poll()
             if tenure is None or tenure is not self._rebalances.tenure:
                 continue

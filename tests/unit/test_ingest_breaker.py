@@ -62,3 +62,30 @@ def test_try_that_meets_the_same_run_stops_again() -> None:
     clock.now = 61
     assert [breaker.observe(bad=True) for _ in range(5)][-1]
     assert breaker.open
+
+
+def test_run_that_comes_in_small_fetches_stops_for_good_all_the_same() -> None:
+    """Two bad records a fetch: four have landed when the fifth trips it, and a try lands none."""
+    clock = Clock()
+    breaker = Breaker(LIMITS, clock=clock)
+    landed = [fetch(breaker, clock, [True, True]) for _ in range(10)]
+    assert landed == [True] * 2 + [False] * 8
+    assert fetch(breaker, clock, [False, True])
+    assert not breaker.alarmed
+
+
+def test_run_that_a_good_record_has_ended_is_forgotten_when_a_later_one_trips() -> None:
+    clock = Clock()
+    breaker = Breaker(LIMITS, clock=clock)
+    assert fetch(breaker, clock, [True, True, True])
+    assert not fetch(breaker, clock, [False, True, True, True, True, True])
+    assert fetch(breaker, clock, [True, True, True, True, False])
+
+
+def fetch(breaker: Breaker, clock: Clock, records: list[bool]) -> bool:
+    """One fetch, after a pause that is long enough for a try; whether all of it lands."""
+    clock.now += LIMITS.retry_seconds + 1
+    if any(breaker.observe(bad=bad) for bad in records):
+        return False
+    breaker.passed()
+    return True
