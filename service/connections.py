@@ -1,8 +1,13 @@
 """Settings to connections: what each client wants to hear, for the service and the commands."""
 
+import asyncio
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from pydantic import SecretStr
 
 from schemas.currency import Exponents
 from service.errors import ConfigurationError
@@ -14,9 +19,16 @@ from service.settings_database import DatabaseSettings
 from service.settings_healing import PspSettings
 from service.settings_kafka import KafkaSettings
 from service.store.pool import PoolOptions
+from service.tls import TlsFiles, client_context
 
 _UNLIMITED_PER_SECOND = 1_000_000.0
 _SPARE_CONNECTIONS = 4
+_VERIFYING = ("verify-ca", "verify-full")
+_PASSWORD_FILE = "RECONCILER_DATABASE__PASSWORD_FILE"  # noqa: S105 - a setting's name
+_URL_WITHOUT_TLS = (
+    "RECONCILER_DATABASE__URL says sslmode=disable while certificate files are given; allowed: a"
+    " mode that uses them; remedy: say verify-full, or unset the files"
+)
 
 
 def pool_options(settings: DatabaseSettings, *, application_name: str) -> PoolOptions:
@@ -43,12 +55,15 @@ def kafka_connection(settings: KafkaSettings) -> dict[str, Any]:
         "security_protocol": settings.security_protocol,
     }
     if settings.security_protocol in ("SSL", "SASL_SSL"):
-        arguments["ssl_context"] = _context(
-            ca_file=settings.tls_ca_file,
-            cert_file=settings.tls_cert_file,
-            key_file=settings.tls_key_file,
-            key_password=_secret(settings.tls_key_password),
-            named="RECONCILER_KAFKA__TLS_CA_FILE, _CERT_FILE or _KEY_FILE",
+        arguments["ssl_context"] = client_context(
+            TlsFiles(
+                ca_setting="RECONCILER_KAFKA__TLS_CA_FILE",
+                own_setting="RECONCILER_KAFKA__TLS_CERT_FILE, _KEY_FILE or _KEY_PASSWORD",
+                ca_file=settings.tls_ca_file,
+                cert_file=settings.tls_cert_file,
+                key_file=settings.tls_key_file,
+                key_password=_secret(settings.tls_key_password),
+            )
         )
     if settings.security_protocol.startswith("SASL"):
         arguments["sasl_mechanism"] = settings.sasl_mechanism or "PLAIN"
@@ -87,52 +102,47 @@ def never_open() -> CircuitBreaker:
     return CircuitBreaker(1_000_000, 1)
 
 
-def _password_reader(file: str | None) -> Any:
+def _password_reader(file: str | None) -> Callable[[], Awaitable[str]] | None:
+    """What reads the password at each connect; a file that is not there now may come back.
+
+    In a thread, for a mounted secret may lie on a file system that hangs.
+    """
     if file is None:
         return None
     path = Path(file)
 
-    def read() -> str:
-        return path.read_text(encoding="utf-8").strip()
+    async def read() -> str:
+        try:
+            password = (await asyncio.to_thread(path.read_text, encoding="utf-8")).strip()
+        except (OSError, ValueError) as error:
+            raise OSError(f"{_PASSWORD_FILE} cannot be read ({type(error).__name__})") from None
+        if not password:
+            raise OSError(f"{_PASSWORD_FILE} names an empty file")
+        return password
 
     return read
 
 
 def _postgres_tls(settings: DatabaseSettings) -> ssl.SSLContext | str | None:
-    """None: what the URL says. A context where files are named, else the mode's own name."""
-    files = (settings.ssl_root_cert_file, settings.ssl_cert_file, settings.ssl_key_file)
-    if not any(files):
-        return settings.ssl_mode
-    context = _context(
+    """None: what the URL says. A context where a certificate is verified by what our settings say,
+    else the mode's own name. Raises ConfigurationError for files that the mode has no use for.
+    """
+    said = parse_qs(urlsplit(settings.required_url()).query)
+    mode = settings.ssl_mode or said.get("sslmode", [None])[-1]
+    files = TlsFiles(
+        ca_setting="RECONCILER_DATABASE__SSL_ROOT_CERT_FILE",
+        own_setting="RECONCILER_DATABASE__SSL_CERT_FILE or _SSL_KEY_FILE",
         ca_file=settings.ssl_root_cert_file,
         cert_file=settings.ssl_cert_file,
         key_file=settings.ssl_key_file,
-        key_password=None,
-        named="RECONCILER_DATABASE__SSL_ROOT_CERT_FILE, _SSL_CERT_FILE or _SSL_KEY_FILE",
     )
-    context.check_hostname = settings.ssl_mode != "verify-ca"
-    return context
+    if mode == "disable" and files.given:
+        raise ConfigurationError(_URL_WITHOUT_TLS)
+    verifies = settings.ssl_mode in _VERIFYING and "sslrootcert" not in said
+    if not files.given and not verifies:
+        return settings.ssl_mode
+    return client_context(files, check_hostname=mode != "verify-ca")
 
 
-def _context(
-    *,
-    ca_file: str | None,
-    cert_file: str | None,
-    key_file: str | None,
-    key_password: str | None,
-    named: str,
-) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=ca_file)
-        if cert_file:
-            context.load_cert_chain(cert_file, key_file, key_password)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(
-            f"{named} cannot be used ({type(error).__name__}: {error.strerror or 'unreadable'});"
-            " give PEM files that this user can read"
-        ) from error
-    return context
-
-
-def _secret(value: Any) -> str | None:
+def _secret(value: SecretStr | None) -> str | None:
     return value.get_secret_value() if value is not None else None

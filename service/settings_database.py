@@ -39,12 +39,15 @@ class DatabaseSettings(Group):
     statement_timeout_seconds: Seconds = 15.0
     lock_timeout_seconds: Seconds = 5.0
     idle_in_transaction_timeout_seconds: Seconds = 30.0
-    # Not set: what the URL says in `sslmode`, else prefer.
+    # Not set: what the URL says in `sslmode`, else prefer. With any of the files below the server's
+    # certificate is verified, and its host too unless the mode is verify-ca. Without a root
+    # certificate the verify modes trust the system's authorities. Files that change are read again.
     ssl_mode: SslMode | None = None
     ssl_root_cert_file: Path | None = None
     ssl_cert_file: Path | None = None
     ssl_key_file: Path | None = None
-    # Off behind PgBouncer in transaction mode: prepared statements would meet foreign sessions.
+    # Off behind PgBouncer in transaction mode: prepared statements would meet foreign sessions. The
+    # limits above have to be set on the role then, for no session begins with them there.
     statement_cache: bool = True
 
     def required_url(self) -> str:

@@ -46,7 +46,7 @@ class KafkaSettings(Group):
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     sasl_username: str | None = None
     sasl_password: SecretStr | None = None
-    # Not set: the system's certificate authorities.
+    # Not set: the system's certificate authorities. Files that change are read again.
     tls_ca_file: Path | None = None
     tls_cert_file: Path | None = None
     tls_key_file: Path | None = None

@@ -1,26 +1,35 @@
 """`reconciler doctor`: what is set, and whether each dependency answers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
 from rich.console import Console
 from rich.table import Table
 
 from migrations import runner
-from service.commands.reachable import reason
 from service.connections import kafka_connection, never_open, pool_options, psp_account
 from service.decoders import sources_of
+from service.diagnosis.database import POOLER_REMEDY, STATEMENT_REMEDY, database_trouble
+from service.diagnosis.kafka import broker_trouble
 from service.errors import ReconcilerError
 from service.observe.redaction import mask_text
 from service.psp.account import open_psp
 from service.psp.port import Question, Unavailable
 from service.settings import Settings
-from service.store.pool import connect
+from service.store import sessions
+from service.store.pool import PoolOptions, connect
 
 _TRY_SECONDS = 30
+_KAFKA_SECONDS = 10
+_REQUEST_MS = 5_000
+_CLOSE_SECONDS = 5
 _SERVER_VERSION_MIN = 15
 _PROBE_PAYMENT_ID = "reconciler-doctor"
 
@@ -72,37 +81,65 @@ async def _decoders(settings: Settings) -> Finding:
 
 async def _postgres(settings: Settings) -> Finding:
     options = pool_options(settings.database, application_name="reconciler-doctor")
-    open_connection = partial(connect, options)
     try:
-        state = await runner.state(open_connection)
-        connection = await open_connection()
+        state = await runner.state(partial(connect, options))
+        async with _connection(options) as connection, _connection(options) as second:
+            major = connection.get_server_version().major
+            trouble = await _pooler_trouble(connection, second, options)
     except Exception as error:  # noqa: BLE001 - told as it is
-        return Finding(False, reason("RECONCILER_DATABASE__URL", error))
-    try:
-        major = connection.get_server_version().major
-    finally:
-        await connection.close(timeout=_TRY_SECONDS)
+        return Finding(False, database_trouble(error))
     if major < _SERVER_VERSION_MIN:
         return Finding(False, f"PostgreSQL {major}; {_SERVER_VERSION_MIN} or newer is needed")
+    if trouble:
+        return Finding(False, f"PostgreSQL {major}, {trouble}")
     ready = state in {runner.SchemaState.CURRENT, runner.SchemaState.NEWER}
     remedy = "" if ready else ": run `reconciler migrate`"
     return Finding(ready, f"PostgreSQL {major}, schema {state}{remedy}")
 
 
-async def _kafka(settings: Settings) -> Finding:
-    kafka = settings.kafka
-    client = AIOKafkaAdminClient(**kafka_connection(kafka))
-    await client.start()
+@asynccontextmanager
+async def _connection(options: PoolOptions) -> AsyncIterator[Any]:
+    connection = await connect(options)
     try:
-        wanted = [kafka.erp_topic, kafka.psp_topic]
-        described = {topic["topic"]: topic for topic in await client.describe_topics(wanted)}
+        yield connection
     finally:
-        await client.close()
+        await connection.close(timeout=_CLOSE_SECONDS)
+
+
+async def _pooler_trouble(connection: Any, second: Any, options: PoolOptions) -> str | None:
+    """What a pooler between us and the server takes away, or None."""
+    unlike = await sessions.unlike_limits(connection, options)
+    if unlike:
+        return f"but a session is not limited by {', '.join(unlike)}: {POOLER_REMEDY}"
+    if options.prepared_statements and not await sessions.keeps_statements(connection, second):
+        return f"but prepared statements get lost: {STATEMENT_REMEDY}"
+    return None
+
+
+async def _kafka(settings: Settings) -> Finding:
+    connection = kafka_connection(settings.kafka)
+    wanted = [settings.kafka.erp_topic, settings.kafka.psp_topic]
+    try:
+        described = await _topics(connection, wanted)
+    except (KafkaError, OSError, TimeoutError) as error:
+        return Finding(False, await broker_trouble(connection, error))
     absent = [name for name in wanted if described.get(name, {}).get("error_code", 1) != 0]
     if absent:
         return Finding(False, f"reached, but there is no topic {' nor '.join(absent)}")
     counts = ", ".join(f"{name} ({len(described[name]['partitions'])})" for name in wanted)
     return Finding(True, f"reached, topics (partitions): {counts}")
+
+
+async def _topics(connection: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+    # What the library would log of a failure is told by the finding.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    client = AIOKafkaAdminClient(**connection, request_timeout_ms=_REQUEST_MS)
+    try:
+        async with asyncio.timeout(_KAFKA_SECONDS):
+            await client.start()
+            return {topic["topic"]: topic for topic in await client.describe_topics(names)}
+    finally:
+        await client.close()
 
 
 async def _psp(settings: Settings) -> Finding:

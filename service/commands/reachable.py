@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from service.diagnosis.database import database_trouble
 from service.errors import ReconcilerError
-from service.observe.redaction import mask_text
 
 
 @asynccontextmanager
@@ -18,12 +18,4 @@ async def reaching(setting: str) -> AsyncIterator[None]:
     except ReconcilerError:
         raise
     except Exception as error:
-        raise ReconcilerError(reason(setting, error)) from error
-
-
-def reason(setting: str, error: BaseException) -> str:
-    """What went wrong, masked, and what to look at."""
-    cause = getattr(error, "orig", None) or error
-    text = mask_text(str(cause)).splitlines()
-    said = f": {text[0]}" if text else ""
-    return f"the database cannot be used ({type(cause).__name__}{said}); check {setting}"
+        raise ReconcilerError(database_trouble(error, setting=setting)) from error

@@ -13,6 +13,8 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from service.observe.redaction import mask_text, redact
 
+# At DEBUG it writes whole requests, and one of them holds the password.
+_TELLTALE = "aiokafka.conn"
 _NOISY = ("aiokafka", "alembic", "asyncio", "kafka", "uvicorn")
 
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
@@ -34,6 +36,7 @@ def configure_logs(level: Level, form: Form, *, stream: TextIO | None = None) ->
     root.setLevel(level)
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.NOTSET if level == "DEBUG" else logging.WARNING)
+    logging.getLogger(_TELLTALE).setLevel(logging.WARNING)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

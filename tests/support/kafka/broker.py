@@ -14,8 +14,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
 from service.sandbox.child import ChildProcess, Command
-from service.sandbox.ports import LOOPBACK, free_port
+from service.sandbox.ports import LOOPBACK
 from tests.support.kafka.jars import jars, java
+from tests.support.kafka.listeners import Listener, Security, listener_settings
 
 # aiokafka has no types.
 _admin: Any = AIOKafkaAdminClient
@@ -33,8 +34,6 @@ _JVM = ("-Xmx512m", "-Xms256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "
 _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
-    "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "auto.create.topics.enable": "false",
     "default.replication.factor": "1",
     "offsets.topic.replication.factor": "1",
@@ -57,13 +56,24 @@ _SETTINGS = {
 class ApacheKafka:
     """Runs Apache Kafka while the block runs; address and data stay the same over restarts.
 
+    With `proxied_port` a second listener, on `behind_proxy_port`, sends its clients to that port of
+    loopback: a proxy there that forwards to it carries all their traffic, not the first
+    connection's alone.
+
     All methods may be called under any event loop. Raises MissingTool without Java or Maven,
     RuntimeError where Kafka does not start.
     """
 
-    def __init__(self) -> None:
-        self._port = free_port()
-        self._controller_port = free_port()
+    def __init__(self, proxied_port: int | None = None, secure: Security | None = None) -> None:
+        self._plain = Listener(name="PLAINTEXT")
+        self._controller = Listener(name="CONTROLLER")
+        self._proxied = Listener(name="PROXIED", advertised=f"{LOOPBACK}:{proxied_port}")
+        self._secure = secure or Security(())
+        self._listeners = [
+            self._plain,
+            *([self._proxied] if proxied_port is not None else []),
+            *self._secure.listeners,
+        ]
         self._directory: Path | None = None
         self._child: ChildProcess | None = None
         self._java = ""
@@ -87,7 +97,12 @@ class ApacheKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"{LOOPBACK}:{self._port}"
+        return self._plain.address
+
+    @property
+    def behind_proxy_port(self) -> int:
+        """Where the proxy on `proxied_port` forwards to; nobody listens there without one."""
+        return self._proxied.port
 
     @property
     def running(self) -> bool:
@@ -178,7 +193,7 @@ class ApacheKafka:
     async def _answers(self) -> bool:
         """The listener opens only after the broker has been let into its own cluster."""
         try:
-            _, writer = await asyncio.open_connection(LOOPBACK, self._port)
+            _, writer = await asyncio.open_connection(LOOPBACK, self._plain.port)
         except OSError:
             return False
         writer.close()
@@ -193,6 +208,8 @@ class ApacheKafka:
         properties = self._directory / "server.properties"
         properties.write_text(self._properties(self._directory), encoding="utf-8")
         formatting = ["format", "--cluster-id", _CLUSTER_ID, "--config", str(properties)]
+        for user, password in self._secure.scram_users:
+            formatting += ["--add-scram", f"SCRAM-SHA-512=[name={user},password={password}]"]
         formatted = subprocess.run(
             [*self._java_command(), "kafka.tools.StorageTool", *formatting],
             capture_output=True,
@@ -205,13 +222,9 @@ class ApacheKafka:
         return self._directory
 
     def _properties(self, directory: Path) -> str:
-        listener = f"PLAINTEXT://{self.bootstrap_servers}"
-        controller = f"{LOOPBACK}:{self._controller_port}"
         settings = {
             **_SETTINGS,
-            "listeners": f"{listener},CONTROLLER://{controller}",
-            "advertised.listeners": listener,
-            "controller.quorum.voters": f"1@{controller}",
+            **listener_settings(self._listeners, self._controller),
             "log.dirs": str(directory / "data"),
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
