@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from service.errors import OffsetFenced, TopicRecreated
+from service.errors import OffsetFenced, ReconcilerError, TopicRecreated
 from service.store import offsets
 from service.store.offsets import Move, Partition, Position
 
@@ -70,6 +70,56 @@ def check_end(partition: Partition, position: Position, log: LogBounds) -> None:
         raise TopicRecreated(
             f"topic {partition.topic}, partition {partition.number}: the stored offset is "
             f"{position.next_offset}, but the log ends at {log.end}. The topic was deleted and "
-            "made anew, or has lost data. Check what happened, then say where to read on with "
-            "`reconciler offsets set`."
+            "made anew, or has lost data. Check what happened, then say where to read on: "
+            f"`reconciler offsets set --topic {partition.topic} --partition {partition.number} "
+            "--to earliest` reads everything that the log holds now."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """A position as an operator wants it.
+
+    `skipped` offsets of the log will not be read, `lost` ones the log no longer holds. `recreated`:
+    the log is not the one that was consumed, so its offsets mean other records.
+    """
+
+    position: Position
+    skipped: int
+    lost: int
+    recreated: bool
+
+
+def relocate(
+    partition: Partition,
+    stored: Position | None,
+    log: LogBounds,
+    *,
+    to: int,
+    recreated: bool = False,
+) -> Relocation:
+    """What becomes of a stored position (None: never consumed) that is moved to offset `to`. Pure.
+
+    A position beyond the log's end shows that the topic was made anew; `recreated` says so where
+    the new log has grown past it already. The highest offset then begins anew too: else the stale
+    events of the new log would be taken for a replay and not logged. Raises ReconcilerError for an
+    offset that the log does not hold.
+    """
+    if not log.beginning <= to <= log.end:
+        raise ReconcilerError(
+            f"topic {partition.topic}, partition {partition.number} holds the offsets from "
+            f"{log.beginning} to {log.end} (where the next record will be), and {to} lies outside;"
+            " give one of these, or `--to earliest` or `--to latest`"
+        )
+    if stored is None:
+        return Relocation(Position(to, log.beginning), to - log.beginning, 0, recreated)
+    if recreated or max(stored.next_offset, stored.highest_offset) > log.end:
+        position = replace(stored, next_offset=to, highest_offset=log.beginning)
+        return Relocation(position, to - log.beginning, 0, recreated=True)
+    unread = max(stored.next_offset, log.beginning)
+    return Relocation(
+        position=replace(stored, next_offset=to),
+        skipped=max(0, to - unread),
+        lost=unread - stored.next_offset,
+        recreated=False,
+    )

@@ -78,6 +78,7 @@ class Session:
             rebalances=self.rebalances,
             fetcher=self.fetcher,
             ledger=ledger,
+            writer=writer,
             options=options,
             metrics=metrics,
         )

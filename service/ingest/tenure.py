@@ -1,20 +1,37 @@
 """What this consumer holds from one assignment of the group to the next revocation."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from service.ingest.batch import Batch
 from service.ingest.breaker import Breaker, BreakerLimits
 from service.ingest.positions import Placement
-from service.store.offsets import Partition
+from service.store.offsets import Partition, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the database must hold of a partition of which nothing is under way."""
+
+    next_offset: int
+    caught_up: bool
+
+    def agrees(self, position: Position | None) -> bool:
+        """Whether it does. No row, or one that has not reached the log's end yet where we have, is
+        an older state.
+        """
+        if position is None or position.next_offset != self.next_offset:
+            return False
+        return position.caught_up_at is not None or not self.caught_up
 
 
 @dataclass(slots=True)
 class Track:
     """One partition: what the database holds of it and how far it has been fetched.
 
-    Not `placed`: its position has to be read from the database (again) before anything is fetched.
+    Not `placed`: its position has to be read from the database (again) before anything is fetched;
+    `known` says that it has been read once, so that `stored` tells how far the database stands.
     `waiting_since` is when it last had nothing to wait for: records came, it was paused, or no
     lag was left.
     """
@@ -23,6 +40,7 @@ class Track:
     breaker: Breaker
     progress_at: float
     placed: bool = False
+    known: bool = False
     stored: int = 0
     highest: int = 0
     fetched: int = 0
@@ -35,12 +53,17 @@ class Track:
         self.stored = self.fetched = placement.position.next_offset
         self.highest = placement.position.highest_offset
         self.caught_up = placement.caught_up
-        self.placed = True
+        self.placed = self.known = True
 
     @property
     def idle(self) -> bool:
         """Whether all that was fetched is stored."""
         return self.placed and self.fetched == self.stored
+
+    @property
+    def standing(self) -> Standing | None:
+        """What the database must hold; None while a batch or a placing is under way."""
+        return Standing(self.stored, self.caught_up) if self.idle else None
 
 
 class Tenure:
@@ -95,3 +118,31 @@ class Tenure:
         """Read every position again."""
         for track in self.tracks.values():
             track.placed = False
+
+    @property
+    def standings(self) -> dict[Partition, Standing]:
+        """What the database must hold of the partitions of which nothing is under way."""
+        return {
+            partition: standing
+            for partition, track in self.tracks.items()
+            if (standing := track.standing) is not None
+        }
+
+    def displace_moved(
+        self, before: Mapping[Partition, Standing], rows: Mapping[Partition, Position]
+    ) -> list[Partition]:
+        """Read the positions again that somebody else has moved; gives their partitions.
+
+        `before` are the standings from before `rows` were read: a partition that has moved by
+        itself meanwhile, or has something under way now, is left to its next batch. Whatever is
+        decided here, the fence guards every write.
+        """
+        moved = [
+            partition
+            for partition, standing in before.items()
+            if self.tracks[partition].standing == standing
+            and not standing.agrees(rows.get(partition))
+        ]
+        for partition in moved:
+            self.tracks[partition].placed = False
+        return moved

@@ -1,9 +1,10 @@
-"""Looks at the broker now and then: commits positions for its tools, measures lag, notices a
-consumer that has silently stopped to fetch.
+"""Looks around now and then: commits positions for the broker's tools, measures lag, notices a
+consumer that has silently stopped to fetch, and a position that was moved from outside.
 """
 
 import asyncio
 import time
+from functools import partial
 
 import structlog
 from aiokafka import TopicPartition
@@ -15,10 +16,13 @@ from service.ingest.ledger import Ledger
 from service.ingest.options import IngestOptions
 from service.ingest.rebalance import Rebalances
 from service.ingest.tenure import Tenure, Track
+from service.ingest.writer import Writer
 from service.lifecycle import wait_for_stop
 from service.observe.events import Event
 from service.observe.metrics import IngestMetrics
-from service.store.offsets import Partition
+from service.store import offsets
+from service.store.faults import Reaction, reaction
+from service.store.offsets import Partition, Position
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +41,7 @@ class Watch:
         rebalances: Rebalances,
         fetcher: Fetcher,
         ledger: Ledger,
+        writer: Writer,
         options: IngestOptions,
         metrics: IngestMetrics,
     ) -> None:
@@ -44,13 +49,14 @@ class Watch:
         self._rebalances = rebalances
         self._fetcher = fetcher
         self._ledger = ledger
+        self._writer = writer
         self._options = options
         self._metrics = metrics
         self._committed: dict[Partition, int] = {}
         self.connected = True
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watch until `stop`. Raises Stalled."""
+        """Watch until `stop`. Raises Stalled, and errors of our own SQL."""
         sample_at = 0.0
         while not await wait_for_stop(stop, self._options.commit_seconds):
             tenure = self._rebalances.tenure
@@ -60,6 +66,7 @@ class Watch:
             if time.monotonic() >= sample_at:
                 sample_at = time.monotonic() + self._options.sample_seconds
                 await self._sample(tenure)
+                await self._look_for_moved(tenure)
 
     async def commit(self, tenure: Tenure) -> None:
         """Tell the broker's tools where the database stands; if that fails nothing is lost."""
@@ -102,6 +109,34 @@ class Watch:
         paused = [track for track in tracks if self._fetcher.paused_because(track) is not None]
         self._metrics.partitions_paused.set(len(paused))
 
+    async def _look_for_moved(self, tenure: Tenure) -> None:
+        """Notice positions that an operator has set, or that went back with a restored database.
+
+        A partition that receives records notices at its next batch, which is fenced; one that is
+        idle would read on from the wrong place for as long as nothing comes.
+        """
+        standings = tenure.standings
+        if not standings or not self._writer.available:
+            return
+        rows = await self._stored()
+        if rows is None or tenure.over.is_set():
+            return
+        for topic, number in tenure.displace_moved(standings, rows):
+            log.warning(Event.OFFSET_MOVED, topic=topic, partition=number)
+
+    async def _stored(self) -> dict[Partition, Position] | None:
+        """The group's rows; None while the database does not answer: the next look may."""
+        read = partial(offsets.stored, group=self._options.apply.group)
+        try:
+            async with asyncio.timeout(self._options.acquire_timeout_seconds):
+                rows = await self._writer.in_transaction(read)
+        except Exception as error:
+            if reaction(error) in {Reaction.STOP, Reaction.BISECT}:
+                raise
+            log.info(Event.DATABASE_LOST, error=type(error).__name__)
+            return None
+        return {row.partition: row.position for row in rows}
+
     def _tell_lag(self, track: Track) -> None:
         topic, number = track.partition
         lag = lag_of(track)
@@ -121,7 +156,10 @@ class Watch:
 
 
 def lag_of(track: Track) -> int | None:
-    """Records between the database's offset and the log's end; None while one is unknown."""
-    if track.end is None or not track.placed:
+    """Records between the database's offset and the log's end; None while one is unknown.
+
+    A partition that the breaker stopped has a lag too: then above all.
+    """
+    if track.end is None or not track.known:
         return None
     return max(0, track.end - track.stored)

@@ -42,6 +42,7 @@ class Event(StrEnum):
     PARTITION_PAUSED = "kafka.partition_paused"
     PARTITION_RESUMED = "kafka.partition_resumed"
     OFFSET_FENCED = "kafka.offset_fenced"  # another consumer wrote first; the batch rolled back
+    OFFSET_MOVED = "kafka.offset_moved"  # by an operator or a restored database; read on from there
     OFFSET_COMMIT_FAILED = "kafka.offset_commit_failed"  # the database's offset is the truth
     RECORDS_LOST = "kafka.records_lost"  # retention deleted them before they were read: an alarm
     TOPIC_RECREATED = "kafka.topic_recreated"  # stored offsets do not fit the topic

@@ -48,9 +48,20 @@ class StoredOffset:
     updated_at: datetime
 
 
-async def create(connection: Any, group: str, partition: Partition, *, next_offset: int) -> None:
-    """Create the row at the log's beginning; one that exists decides and stays."""
-    await connection.execute(sql("offset_create"), group, *partition, next_offset)
+async def create(
+    connection: Any,
+    group: str,
+    partition: Partition,
+    *,
+    next_offset: int,
+    highest_offset: int | None = None,
+) -> bool:
+    """Create the row of a partition that was never consumed, `highest_offset` being `next_offset`
+    if nothing else is said; False if there is one: it decides and stays.
+    """
+    highest = next_offset if highest_offset is None else highest_offset
+    tag = await connection.execute(sql("offset_create"), group, *partition, next_offset, highest)
+    return affected(tag) == 1
 
 
 async def read(connection: Any, group: str, partition: Partition) -> Position | None:
@@ -75,6 +86,24 @@ async def advance(connection: Any, group: str, moves: Sequence[Move]) -> bool:
         sql("offset_advance"), group, *columns(rows, whole=frozenset({1, 2, 3}))
     )
     return affected(tag) == len(rows)
+
+
+async def put(
+    connection: Any, group: str, partition: Partition, *, expected: int, position: Position
+) -> bool:
+    """Put a position anywhere, back too; False if it stood elsewhere than `expected`.
+
+    For an operator's word alone: consumers `advance`. `caught_up_at` stays as it is.
+    """
+    tag = await connection.execute(
+        sql("offset_set"),
+        group,
+        *partition,
+        expected,
+        position.next_offset,
+        position.highest_offset,
+    )
+    return affected(tag) == 1
 
 
 async def caught_up(connection: Any, group: str) -> bool:
