@@ -3,7 +3,8 @@
 Start: health port, then the database (waited for without limit), its schema, then the parts.
 Stop: readiness falls and no new work is taken; ingest finishes or gives up its batch and leaves the
 group; workers drain with heartbeats alive and give back what is left; connections close; the health
-port answers to the end. All of it is bounded, also with the database gone.
+port answers to the end. All of it is bounded, also with the database gone. A part that is dead
+stops the others the same way: liveness says so meanwhile, and the exit code is its error's.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ import structlog
 from migrations import runner
 from service import __version__, assembly
 from service.connections import pool_options
+from service.diagnosis.database import database_trouble
 from service.errors import ReconcilerError, SchemaError
 from service.lifecycle import Condition, StopSignals, Supervised, supervise, wait_for_stop
 from service.observe.events import Event
@@ -103,6 +105,7 @@ class Service:
         self._owner = new_owner()
         self._pool: Any = None
         self._last_bound: threading.Timer | None = None
+        self._fatal: Exception | None = None
 
     async def run(self) -> None:
         """Start, work, stop. Raises an ExceptionGroup around what ended it before its time."""
@@ -145,7 +148,7 @@ class Service:
             except ReconcilerError:
                 raise
             except Exception as error:  # noqa: BLE001 - a database that is away is waited for; health says so
-                _log.warning(Event.DATABASE_LOST, error=type(error).__name__)
+                _log.warning(Event.DATABASE_LOST, error=database_trouble(error))
                 await wait_for_stop(self._stop, RETRY_SECONDS)
                 continue
             _require_schema(state)
@@ -155,7 +158,10 @@ class Service:
         return False
 
     async def _run_parts(self) -> None:
-        """Run every part of the roles until all have ended after `stop`."""
+        """Run every part of the roles until all have ended after `stop`.
+
+        Raises what made a part dead, once the others have drained.
+        """
         sampler = PartsSampler(self._board)
         async with AsyncExitStack() as stack:
             parts = Parts(self._settings, self._owner, self._pool, self._metrics, sampler.add)
@@ -168,6 +174,8 @@ class Service:
                 _log.info(Event.STARTED, owner=self._owner)
                 await self._stop.wait()
                 await self._end(running)
+        if self._fatal is not None:
+            raise self._fatal
 
     async def _end(self, running: set[asyncio.Task[None]]) -> None:
         """Wait for the parts' own end, as long as a drain may take; cut off what is left."""
@@ -179,10 +187,17 @@ class Service:
             part.cancel("the parts' deadline")
 
     async def _supervise(self, name: str, run: Run) -> None:
-        await supervise(name, partial(run, self._stop), stop=self._stop, on_state=self._note)
+        """Run a part; once it is dead the others drain as for a signal and give back their jobs."""
+        try:
+            await supervise(name, partial(run, self._stop), stop=self._stop, on_state=self._note)
+        except Exception as error:  # noqa: BLE001 - raised again when the others have drained
+            self._fatal = self._fatal or error
+            self._stop.set()
 
     async def _drain(self) -> None:
-        """On the first signal: stop looking ready; set a bound that no blocked loop holds up."""
+        """On the first signal, or with a part that is dead: stop looking ready; set a bound that no
+        blocked loop holds up.
+        """
         await self._stop.wait()
         self._board.enter(Phase.DRAINING)
         _log.info(Event.STOP_REQUESTED)

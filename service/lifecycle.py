@@ -117,8 +117,8 @@ class RestartBounds:
 
 
 DEFAULT_BOUNDS = RestartBounds()
-INCURABLE = (ConfigurationError, SchemaError, TopicRecreated)
-"""What no restart changes: a person has to."""
+INCURABLE = (ConfigurationError, SchemaError, TopicRecreated, SupervisionError)
+"""What no restart of the coroutine changes: a person has to, or a new process."""
 
 
 async def supervise(
@@ -132,11 +132,12 @@ async def supervise(
     """Keep `run()` alive until `stop` is set, then let it end by itself.
 
     A crash is restarted after a jittered pause. A return before `stop` counts as a crash. Errors
-    that no restart can cure (`INCURABLE`) end it at once. CancelledError passes.
+    that no restart can cure (`INCURABLE`, also within a group) end it at once. CancelledError
+    passes.
 
     Raises:
         SupervisionError: too many crashes within the window; the cause is the last one.
-        ConfigurationError, SchemaError, TopicRecreated: as raised by `run`.
+        ConfigurationError, SchemaError, TopicRecreated, SupervisionError: as raised by `run`.
     """
     crashes: deque[float] = deque()
     restarts = 0
@@ -148,10 +149,10 @@ async def supervise(
             on_state(Supervised(name, Condition.FINISHED, restarts, error))
             return
         within_window = _count(crashes, bounds.window_seconds)
-        incurable = isinstance(error, INCURABLE)
+        incurable = _incurable(error)
         if incurable or within_window > bounds.restarts_max:
             on_state(Supervised(name, Condition.DEAD, restarts, error))
-            raise _fatal(name, within_window, error)
+            raise incurable or _fatal(name, within_window, error)
         restarts += 1
         on_state(Supervised(name, Condition.RESTARTING, restarts, error))
         if await wait_for_stop(stop, bounds.pause_seconds(within_window)):
@@ -167,7 +168,14 @@ async def _crash_of(
         await run()
     except Exception as error:  # noqa: BLE001 - the supervisor counts, reports and bounds it
         return error
-    return None if stop.is_set() else SupervisionError(f"{name} returned before it was asked to")
+    return None if stop.is_set() else RuntimeError(f"{name} returned before it was asked to")
+
+
+def _incurable(error: BaseException | None) -> Exception | None:
+    """The first error that no restart cures: `error` itself, or one that its TaskGroup raised."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(_incurable, error.exceptions)), None)
+    return error if isinstance(error, INCURABLE) else None
 
 
 def _count(crashes: deque[float], window_seconds: float) -> int:
@@ -179,10 +187,8 @@ def _count(crashes: deque[float], window_seconds: float) -> int:
     return len(crashes)
 
 
-def _fatal(name: str, crashes: int, error: Exception | None) -> Exception:
-    """The error to leave with: the incurable one itself, else one that names its last cause."""
-    if isinstance(error, INCURABLE):
-        return error
+def _fatal(name: str, crashes: int, error: Exception | None) -> SupervisionError:
+    """The error to leave with; it names the last crash as its cause."""
     fatal = SupervisionError(f"{name} crashed {crashes} times within its window")
     fatal.__cause__ = error
     return fatal

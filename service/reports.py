@@ -99,7 +99,11 @@ def healing_report(
             output=_said_of_workers(breaker_open=is_open, shadow=shadow),
         )
         beat = age_check(
-            "lease", "heartbeatAge", activity.heartbeat_at, warn_seconds=ttl_seconds / 2
+            "lease",
+            "heartbeatAge",
+            activity.heartbeat_at,
+            warn_seconds=ttl_seconds / 2,
+            fail_seconds=ttl_seconds,
         )
         if beat.observed_value is not None:
             metrics.jobs.heartbeat_age.set(float(beat.observed_value))
@@ -116,8 +120,12 @@ def _said_of_workers(*, breaker_open: bool, shadow: bool) -> str | None:
 
 def watcher_report(activity: Activity, metrics: Metrics, *, interval_seconds: float) -> Report:
     """When the watcher last finished a round."""
+    good = _Following(metrics.jobs.watcher_rounds.labels(result="ok"))
+    failed = _Following(metrics.jobs.watcher_rounds.labels(result="failed"))
 
     def report() -> list[Check]:
+        good.to(activity.watcher_rounds)
+        failed.to(activity.watcher_failures)
         metrics.jobs.lease_expired_oldest.set(activity.oldest_expired_seconds)
         warn_seconds = 3 * interval_seconds
         return [

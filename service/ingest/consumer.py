@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 from aiokafka.errors import KafkaError
 
+from service.diagnosis.kafka import broker_trouble
 from service.errors import SupervisionError
 from service.ingest.client import consumer_of
 from service.ingest.ledger import Ledger
@@ -24,7 +25,9 @@ from service.store.faults import Reaction
 log = structlog.get_logger(__name__)
 
 START_TIMEOUT_SECONDS = 30
-STALLS_MAX = 2
+STALLS_MAX = 1
+"""A consumer that stopped to fetch is rebuilt so often; stalls between which records came do not
+add up. One more, and the process ends: a new one begins without whatever state is left here."""
 
 
 class Ingest:
@@ -51,8 +54,8 @@ class Ingest:
     async def run(self, stop: asyncio.Event) -> None:
         """Consume until `stop`. A broker that is away is waited for without limit.
 
-        Raises TopicRecreated (a person decides where to read on), SupervisionError (fetching
-        stalls again and again), and the database's error if our own statement is wrong.
+        Raises TopicRecreated (a person decides where to read on), SupervisionError (the rebuilt
+        consumer stalled too), and the database's error if our own statement is wrong.
         """
         failures = stalls = 0
         while not stop.is_set():
@@ -66,9 +69,9 @@ class Ingest:
             failures += 1
             stalls += isinstance(error, Stalled)
             if stalls > STALLS_MAX:
-                raise SupervisionError("fetching stalled with every new consumer") from error
+                raise SupervisionError("fetching stalled again with a new consumer") from error
             self._rebuilds += 1
-            log.warning(Event.BROKER_LOST, error=type(error).__name__, attempt=failures)
+            log.warning(Event.BROKER_LOST, error=await self._told(error), attempt=failures)
             ceiling = min(self._options.backoff_max_seconds, 0.5 * 2 ** min(failures, 10))
             await wait_for_stop(stop, random.uniform(ceiling / 2, ceiling))  # noqa: S311 - jitter
 
@@ -81,7 +84,7 @@ class Ingest:
             PartitionStatus(
                 topic=track.partition.topic,
                 number=track.partition.number,
-                next_offset=track.stored if track.placed else None,
+                next_offset=track.stored if track.known else None,
                 end_offset=track.end,
                 lag=lag_of(track),
                 paused=session.fetcher.paused_because(track) if session else None,
@@ -125,6 +128,13 @@ class Ingest:
         except ExceptionGroup as group:
             return _first(group)
         return None
+
+    async def _told(self, error: Exception) -> str:
+        """An error by its name, or, where no consumer could start, why and the setting to see."""
+        if self._session is not None:
+            return type(error).__name__
+        servers = self._kafka.bootstrap_servers
+        return await broker_trouble({"bootstrap_servers": servers, **self._kafka.connection}, error)
 
     def _end_session(self) -> None:
         if self._session is not None:

@@ -23,6 +23,8 @@ class Activity:
     heartbeat_at: float | None = None
     heartbeat_failures: int = 0
     watcher_at: float | None = None
+    watcher_rounds: int = 0
+    watcher_failures: int = 0
     oldest_expired_seconds: float = 0.0
     on_ended: Callable[[str, int], None] | None = None
 

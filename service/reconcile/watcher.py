@@ -65,6 +65,7 @@ class Watcher:
                 await self.round()
             except Exception as error:  # noqa: BLE001 - `wait_after` raises what it cannot cure
                 tries += 1
+                self._activity.watcher_failures += 1
                 _log.warning(Event.WATCHER_FAILED, error=type(error).__name__)
                 await wait_after(error, pool=self._pool, tries=tries)
                 continue
@@ -79,6 +80,7 @@ class Watcher:
             await self._return(page)
             await self._end_worn_out(page)
         self._activity.watcher_at = self._clock()
+        self._activity.watcher_rounds += 1
 
     async def _page(self, after: Cursor) -> list[Abandoned]:
         async with self._borrowed() as connection:
@@ -129,6 +131,9 @@ class Watcher:
         except Exception as error:
             if reaction(error) is Reaction.RECONNECT:
                 raise
+            if reaction(error) is Reaction.RETRY:
+                _log.info(Event.TRANSACTION_RETRIED, error=type(error).__name__)
+                return False
             _log.exception(Event.WATCHER_FAILED, error=type(error).__name__)
             return False
         return True

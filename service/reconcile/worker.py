@@ -24,9 +24,10 @@ from service.reconcile.heartbeat import Connect, Heartbeat
 from service.reconcile.job import AskTerms, JobRunner
 from service.reconcile.lease import HeldJob, HeldJobs, LeaseTerms
 from service.reconcile.settle import Settlement
-from service.store import book, jobs
+from service.store import book, figures, jobs
 from service.store.jobs import Job
 
+_ANSWER_SECONDS = 3.0
 _RELEASE_SECONDS = 3.0
 _LAST_CLAIM_SECONDS = 1.0
 _QUIET_SECONDS_MAX = 5.0
@@ -57,7 +58,7 @@ class Worker:
         self._terms = terms
         self._activity = activity
         self._held = HeldJobs(terms.lease)
-        self._heartbeat = Heartbeat(connect, self._held, activity)
+        self._heartbeat = Heartbeat(connect, self._held, activity, answers=self._database_answers)
         self._settlement = Settlement(pool, self._held, terms=terms.settle, activity=activity)
         self._runner = JobRunner(
             pool,
@@ -133,6 +134,15 @@ class Worker:
         return [
             (self._held.take(job, sent_at=sent_at), payments.get(job.payment_id)) for job in claimed
         ]
+
+    async def _database_answers(self) -> bool:
+        """Whether a connection of the pool gets an answer."""
+        try:
+            async with borrowed(self._pool, seconds=_ANSWER_SECONDS) as connection:
+                await figures.ping(connection)
+        except Exception:  # noqa: BLE001 - any failure means: no answer
+            return False
+        return True
 
     async def _release_unknown(self, connection: Any) -> None:
         """Give back what an unanswered claim may have taken: nobody here works on it."""

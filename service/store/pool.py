@@ -21,7 +21,8 @@ class PoolOptions:
     `read_password` is called at each connect, so that a rotated password is used without a
     restart; None leaves it to the URL. `tls` is a context or the name of an sslmode; None leaves it
     to the URL. `prepared_statements` off is for a pooler that hands each
-    transaction another server session.
+    transaction another server session. A connection that nobody used for `idle_seconds_max` is
+    closed: one that was expired is not kept on a demoted server.
     """
 
     url: str
@@ -32,6 +33,7 @@ class PoolOptions:
     lock_timeout_seconds: float = 5
     statement_timeout_seconds: float = 15
     idle_in_transaction_timeout_seconds: float = 30
+    idle_seconds_max: float = 60
     prepared_statements: bool = True
     read_password: Callable[[], str | Awaitable[str]] | None = None
     tls: ssl.SSLContext | str | None = None
@@ -62,6 +64,7 @@ async def open_pool(options: PoolOptions) -> "asyncpg.Pool[asyncpg.Record]":
     return await asyncpg.create_pool(
         min_size=options.connections_min,
         max_size=options.connections_max,
+        max_inactive_connection_lifetime=options.idle_seconds_max,
         **_arguments(options),
         init=_initialise,
     )

@@ -1,7 +1,8 @@
 """Every check of the health bodies: the closed list, and which probe listens to which.
 
 Liveness asks only whether a restart would help. Readiness asks whether this process can do its
-work: without the database it cannot; without the broker it still heals, so that is a warning.
+work: without the database or its heartbeat it cannot; without the broker it still heals, so that
+is a warning.
 """
 
 from collections.abc import Iterable
@@ -59,8 +60,8 @@ RULES: Final = {
     "kafka:lag": CheckRule(_PEOPLE),
     # Jobs held of the slots there are.
     "lease:workers": CheckRule(_PEOPLE),
-    # Time since the last good round of renewals.
-    "lease:heartbeatAge": CheckRule(_PEOPLE),
+    # Time since the last good round of renewals; longer than a lease: no job would be kept.
+    "lease:heartbeatAge": CheckRule(_WORK, worst=_FAILS),
     # Time since the watcher last finished a round.
     "watcher:lastSuccessAge": CheckRule(_PEOPLE, age_seconds_max=300.0),
     # Age of the oldest pending payment.

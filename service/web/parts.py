@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from service.lifecycle import wait_for_stop
@@ -42,10 +43,19 @@ class PartsSampler:
                 return
 
 
-def age_check(component: str, measurement: str, at: float | None, *, warn_seconds: float) -> Check:
+def age_check(
+    component: str,
+    measurement: str,
+    at: float | None,
+    *,
+    warn_seconds: float,
+    fail_seconds: float = inf,
+) -> Check:
     """How long ago something last went well; `at` is on the monotonic clock, None for never."""
     if at is None:
         return Check(component, measurement, Status.PASS, output="not yet")
     age = time.monotonic() - at
     status = Status.WARN if age > warn_seconds else Status.PASS
+    if age > fail_seconds:
+        status = Status.FAIL
     return Check(component, measurement, status, round(age, 2), "s")

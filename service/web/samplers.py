@@ -3,7 +3,10 @@
 import asyncio
 import time
 
+import structlog
+
 from service.lifecycle import Condition, Supervised, wait_for_stop
+from service.observe.events import Event
 from service.observe.metrics import Metrics
 from service.web.checks import Status
 from service.web.snapshot import Check, HealthBoard
@@ -12,6 +15,8 @@ TICK_SECONDS = 1.0
 LAG_WARN_SECONDS = 1.0
 # A heartbeat is due every 15 seconds: a loop that is late by this much cannot hold its leases.
 LAG_FAIL_SECONDS = 10.0
+
+_log = structlog.get_logger(__name__)
 
 _STATUS = {
     Condition.RUNNING: Status.PASS,
@@ -39,6 +44,7 @@ def publish_lag(board: HealthBoard, metrics: Metrics, lag_seconds: float) -> Non
     status = Status.PASS
     if lag_seconds > LAG_WARN_SECONDS:
         status = Status.FAIL if lag_seconds > LAG_FAIL_SECONDS else Status.WARN
+        _log.warning(Event.LOOP_BLOCKED, seconds=round(lag_seconds, 3))
     metrics.process.event_loop_lag.set(lag_seconds)
     board.publish(Check("runtime", "eventLoopLag", status, round(lag_seconds, 4), "s"))
 

@@ -48,6 +48,7 @@ async def test_drain_lets_a_running_job_finish(worker_house: House) -> None:
 async def test_drain_gives_back_what_does_not_finish_due_at_once_and_uncounted(
     worker_house: House,
 ) -> None:
+    """Reported as procrastinate 307 and pgqueuer 630."""
     house = worker_house
     house.know("pay-1")
     house.slow_down(60.0)
@@ -100,6 +101,7 @@ async def test_second_signal_ends_it_at_once(worker_house: House) -> None:
 async def test_stop_is_bounded_with_the_database_gone(
     own_postgres: EmbeddedPostgres, house: House, *, silent: bool
 ) -> None:
+    """Reported as procrastinate 1591 and procrastinate 1116."""
     service = house.start(DATABASE__URL=own_postgres.url, DATABASE__CONNECT_TIMEOUT_SECONDS="1")
     await until_health(service, "/readyz", 200)
     if silent:

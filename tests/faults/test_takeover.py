@@ -56,6 +56,7 @@ async def asked(house: House, times: int) -> None:
 async def test_job_of_a_killed_worker_is_taken_over_in_time_and_heals_once(
     worker_house: House,
 ) -> None:
+    """Reported as procrastinate 307 and pgqueuer 630."""
     house = worker_house
     house.know("pay-1")
     house.slow_down(ANSWER_SECONDS)
@@ -77,6 +78,7 @@ async def test_job_of_a_killed_worker_is_taken_over_in_time_and_heals_once(
 
 
 async def test_paused_owner_that_wakes_up_late_changes_nothing(worker_house: House) -> None:
+    """Reported as aegra PR 547."""
     house = worker_house
     house.know("pay-1")
     house.slow_down(ANSWER_SECONDS)

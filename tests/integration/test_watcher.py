@@ -51,7 +51,7 @@ async def test_later_expiries_back_off_within_the_doubling_wait(database: Any) -
 
 
 async def test_job_that_kills_its_worker_ends_dead_and_opens_stuck_pending(database: Any) -> None:
-    """Reported as blnk queue recovery: what cannot be explained is reviewed, never rejected."""
+    """Reported as blnk queue recovery and hindsight 2675. What cannot be explained is reviewed."""
     async with open_room(database.url) as room:
         job_id = await room.add_job("poison", attempts_max=3)
         for _ in range(3):
@@ -85,6 +85,7 @@ async def test_releases_do_not_bring_a_job_nearer_to_its_end(database: Any) -> N
 
 
 async def test_live_lease_is_left_alone(database: Any) -> None:
+    """Reported as hexpm PR 1825."""
     async with open_room(database.url) as room:
         job_id = await room.add_job("pay-1")
         await room.claim_one("o")
@@ -104,6 +105,7 @@ async def test_one_bad_row_does_not_keep_the_others_waiting(database: Any) -> No
 
 
 async def test_full_page_of_bad_rows_does_not_hide_the_later_ones(database: Any) -> None:
+    """Reported as river PR 1318."""
     async with open_room(database.url) as room:
         for number in range(4):
             await _expired(room, f"bad-{number}")
@@ -124,6 +126,7 @@ async def test_one_bad_row_does_not_keep_others_from_ending(database: Any) -> No
 
 
 async def test_job_finished_meanwhile_is_not_brought_back(database: Any) -> None:
+    """Reported as river 1302."""
     async with open_room(database.url) as room:
         job_id = await _expired(room, "pay-1")
         (page,) = await jobs.abandoned(room.pool, after=jobs.SWEEP_START, limit=5)
@@ -136,6 +139,7 @@ async def test_job_finished_meanwhile_is_not_brought_back(database: Any) -> None
 
 
 async def test_oldest_expired_lease_is_told_in_seconds(database: Any) -> None:
+    """Reported as river 1258."""
     async with open_room(database.url) as room:
         assert await jobs.oldest_expired_seconds(room.pool) == 0
         await _expired(room, "pay-1")

@@ -125,6 +125,7 @@ async def test_our_own_bug_counts_as_an_attempt_and_ends_dead(database: Any) -> 
 
 
 async def test_job_of_ten_leases_is_claimed_once_while_its_heart_beats(database: Any) -> None:
+    """Reported as pgqueuer 430 and pgqueuer 323."""
     async with open_room(database.url) as room:
         job_id = await room.add_job("pay-1")
         ended = asyncio.Event()

@@ -53,7 +53,7 @@ def test_the_closed_list_is_the_public_one() -> None:
         ("kafka:assignment", told(PASS, WARN, WARN)),
         ("kafka:lag", told(PASS, PASS, WARN)),
         ("lease:workers", told(PASS, PASS, WARN)),
-        ("lease:heartbeatAge", told(PASS, PASS, WARN)),
+        ("lease:heartbeatAge", told(PASS, FAIL, FAIL)),
         ("watcher:lastSuccessAge", told(PASS, PASS, WARN)),
         ("payments:oldestPendingAge", told(PASS, PASS, WARN)),
         ("payments:deadLetters", told(PASS, PASS, WARN)),
