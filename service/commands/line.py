@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 import typer
 
 from service import __version__
+from service.commands.line_dead_letters import add_dead_letters
+from service.commands.line_offsets import add_offsets, add_replay
 from service.commands.operator import By, actor
 from service.errors import ConfigurationError
 from service.lifecycle import StopSignals
@@ -33,6 +35,9 @@ def build(signals: StopSignals) -> typer.Typer:
     _add_service(line, signals)
     _add_inspection(line)
     _add_control(line)
+    add_dead_letters(line)
+    add_offsets(line)
+    add_replay(line)
     _add_demo(line)
     return line
 

@@ -1,0 +1,12 @@
+-- The wanted dead letters that were parked last, without their bytes.
+SELECT dead_letter_id, topic, partition, "offset", reason, error, payment_id, status, received_at, octet_length(value)
+FROM dead_letters
+WHERE ($1::bigint[] IS NULL OR dead_letter_id = ANY($1))
+    AND ($2::text IS NULL OR status = $2)
+    AND ($3::text IS NULL OR reason = $3)
+    AND ($4::text IS NULL OR topic = $4)
+    AND ($5::text IS NULL OR payment_id = $5)
+    AND ($6::timestamptz IS NULL OR received_at >= $6)
+    AND ($7::timestamptz IS NULL OR received_at < $7)
+ORDER BY dead_letter_id DESC
+LIMIT $8
