@@ -10,6 +10,8 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 ARGS ?=
 PYTEST_ARGS ?=
 MINUTES ?= 20
+SEED ?=
+SEEDS ?= 3
 
 .PHONY: help
 help: ## this list
@@ -30,6 +32,18 @@ check: $(VENV)/.dev-installed ## lint, format, strict types, import layers, sche
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m schemas.generate --check
+
+.PHONY: faults
+faults: $(VENV)/.dev-installed ## seeded plans of faults against real processes, the whole history checked (SEED=7, or SEEDS=50)
+	$(BIN)/python -m tests.faults $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+
+.PHONY: soak
+soak: $(VENV)/.dev-installed ## load and random faults for MINUTES=20: memory, connections and loop lag, then the check
+	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(ARGS)
+
+.PHONY: guards
+guards: $(VENV)/.dev-installed ## take each guard out in a copy and show which tests fail without it (ARGS="--only lease")
+	$(BIN)/python -m tests.guards $(ARGS)
 
 .PHONY: bench
 bench: $(VENV)/.dev-installed ## ingest and healing rates beside their ceilings, measured in one run (ARGS=…)

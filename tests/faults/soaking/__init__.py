@@ -1,0 +1,1 @@
+"""What a soak measures, and what it says of it."""
