@@ -89,6 +89,9 @@ async def test_primary_that_turns_read_only_is_left_until_it_can_write_again(
         # No connection stays on a server that refuses to write, and no new one is taken for good.
         await eventually(lambda: is_left(admin), within_seconds=DEADLINE_SECONDS)
         await add_job(admin, "after")
+        for _ in range(20):
+            assert (await service.health("/readyz"))[0] == 503
+            await asyncio.sleep(0.1)
 
         await admin.execute(TURN_BACK)
         await admin.execute("SELECT pg_reload_conf()")
