@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from service.assembly import ingest_options
 from service.commands.dead_letter_choice import Choice
 from service.commands.dead_letter_handling import Fate, Handled, Order, chosen, handled
 from service.commands.dead_letter_text import one_line
+from service.commands.progress import progress_bar
 from service.commands.reachable import reaching
 from service.connections import pool_options
 from service.ingest.batch import Refusal
@@ -93,7 +93,7 @@ async def _carry_out(settings: Settings, choice: Choice, order: Order, *, dry_ru
     outcomes: Counter[str] = Counter()
     async with _pool(settings) as pool:
         what = await chosen(pool, choice)
-        with _progress() as progress:
+        with progress_bar() as progress:
             bar = progress.add_task("dead letters", total=what.letters)
             async for each in handled(pool, what, order):
                 fates[each.fate] += 1
@@ -128,17 +128,3 @@ async def _pool(settings: Settings) -> AsyncIterator[Any]:
     small = replace(options, connections_min=1, connections_max=_CONNECTIONS_MAX)
     async with reaching("RECONCILER_DATABASE__URL"), await open_pool(small) as pool:
         yield pool
-
-
-def _progress() -> Progress:
-    """On a terminal a bar on stderr; elsewhere nothing, for logs."""
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )

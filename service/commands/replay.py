@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from service import assembly
+from service.commands.progress import progress_bar
 from service.commands.reachable import reaching
 from service.commands.source_topic import require_partitions, require_source_topic, time_of
 from service.connections import pool_options
@@ -113,7 +113,7 @@ async def _see_through(course: _Course, pool: Any, stop: asyncio.Event) -> int:
 
 async def _watched(course: _Course, stop: asyncio.Event) -> str | None:
     """Run under a progress bar; what ended it before its end, if anything did."""
-    with _progress() as progress:
+    with progress_bar() as progress:
         bar = progress.add_task(course.wanted.topic, total=course.to_read)
         try:
             done = await course.running.run(
@@ -225,17 +225,3 @@ async def _close(pool: Any) -> None:
             await pool.close()
     except TimeoutError:
         pool.terminate()
-
-
-def _progress() -> Progress:
-    """On a terminal a bar on stderr; elsewhere nothing, for logs."""
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )

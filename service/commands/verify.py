@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from service.commands.progress import progress_bar
 from service.commands.reachable import reaching
 from service.connections import pool_options, psp_exponents
 from service.settings import Settings
@@ -24,7 +24,7 @@ async def verify(settings: Settings) -> int:
     async with reaching("RECONCILER_DATABASE__URL"):
         connection = await connect(options)
         try:
-            with _progress() as progress:
+            with progress_bar() as progress:
                 bar = progress.add_task("payments", total=await about_total(connection))
                 async for chunk in _chunks(connection, settings):
                     payments += chunk.payments
@@ -55,20 +55,6 @@ async def _chunks(connection: Any, settings: Settings) -> AsyncIterator[Verified
             return
         yield chunk
         after = chunk.last_payment_id
-
-
-def _progress() -> Progress:
-    """On a terminal a bar on stderr; elsewhere nothing, for logs."""
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
 
 
 def _text(value: object) -> str:

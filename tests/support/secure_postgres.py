@@ -8,13 +8,13 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import asyncpg
 
 from service.sandbox.ports import LOOPBACK
 from service.sandbox.postgres import EmbeddedPostgres
+from service.sandbox.running import Running
 from tests.support.certificates import Authority, Certificate
 from tests.support.postgres import OPTIONS, chosen_bin_dir
 
@@ -32,7 +32,7 @@ hostnossl all postgres {LOOPBACK}/32 trust
 _CONNECT_SECONDS = 10.0
 
 
-class SecurePostgres:
+class SecurePostgres(Running):
     """A server that shows `certificate` and believes in the clients of `authority`, with an empty
     database that belongs to both roles. Runs while the block runs.
     """
@@ -51,22 +51,6 @@ class SecurePostgres:
         }
         self.password = secrets.token_urlsafe(24)
         self._server = EmbeddedPostgres(bin_dir=bin_dir, options=options)
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def start(self) -> None:
         """Start it and make the roles and the database."""

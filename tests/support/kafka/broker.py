@@ -7,14 +7,14 @@ import subprocess
 import tempfile
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
 from service.sandbox.child import ChildProcess, Command
 from service.sandbox.ports import LOOPBACK
+from service.sandbox.running import Running
 from tests.support.kafka.jars import jars, java
 from tests.support.kafka.listeners import Listener, Security, listener_settings
 
@@ -53,7 +53,7 @@ _SETTINGS = {
 }
 
 
-class ApacheKafka:
+class ApacheKafka(Running):
     """Runs Apache Kafka while the block runs; address and data stay the same over restarts.
 
     With `proxied_port` a second listener, on `behind_proxy_port`, sends its clients to that port of
@@ -78,22 +78,6 @@ class ApacheKafka:
         self._child: ChildProcess | None = None
         self._java = ""
         self._classpath = ""
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     @property
     def bootstrap_servers(self) -> str:
