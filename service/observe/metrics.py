@@ -130,7 +130,6 @@ class JobMetrics:
         self.jobs_due_oldest = _gauge(
             registry, "jobs_due_oldest_seconds", "Age of the oldest due pending job"
         )
-        self.jobs_dead = _gauge(registry, "jobs_dead", "Jobs out of attempts")
         # Each is a worker that was paused, partitioned or too slow.
         self.leases_lost = _counter(registry, "leases_lost", "Leases lost to expiry")
         # Above TTL + watcher interval: no watcher runs anywhere.
