@@ -25,7 +25,7 @@ from service.reconcile.job import AskTerms, JobRunner
 from service.reconcile.lease import HeldJob, HeldJobs, LeaseTerms
 from service.reconcile.settle import Settlement
 from service.store import book, figures, jobs
-from service.store.jobs import Job
+from service.store.jobs import Job, PutBack
 
 _ANSWER_SECONDS = 3.0
 _RELEASE_SECONDS = 3.0
@@ -145,14 +145,19 @@ class Worker:
         return True
 
     async def _release_unknown(self, connection: Any) -> None:
-        """Give back what an unanswered claim may have taken: nobody here works on it."""
-        released = await jobs.release_all(
-            connection,
-            owner=self._terms.lease.owner,
-            error="the claim was not answered",
-            keep=self._held.leases(),
-        )
-        self._activity.count("released", released)
+        """Give back what an unanswered claim may have taken: nobody here works on it.
+
+        By lease and not by owner: should this statement be given up too and be carried out late, it
+        must not take what a later claim has brought.
+        """
+        owner = self._terms.lease.owner
+        unknown = await jobs.owned(connection, owner=owner) - self._held.leases()
+        if unknown:
+            backs = [
+                PutBack(lease, "released", 0, "the claim was not answered") for lease in unknown
+            ]
+            returned = await jobs.put_back(connection, owner=owner, backs=backs)
+            self._activity.count("released", len(returned))
 
     def _start(
         self, claimed: Sequence[tuple[HeldJob, Payment | None]], group: asyncio.TaskGroup

@@ -121,6 +121,11 @@ async def held(connection: Any, *, owner: str, leases: Collection[Lease]) -> set
     return {Lease(*row) for row in rows}
 
 
+async def owned(connection: Any, *, owner: str) -> set[Lease]:
+    """Every lease that `owner` has, whether it knows of it or not."""
+    return {Lease(*row) for row in await connection.fetch(sql("lease_owned"), owner)}
+
+
 async def lock_payments(connection: Any, payment_ids: Collection[str]) -> Mapping[str, int]:
     """Lock the payments that jobs are about to change, before the jobs; returns row versions."""
     rows = await connection.fetch(sql("lease_lock_payments"), sorted(payment_ids))
@@ -163,12 +168,11 @@ async def put_back(connection: Any, *, owner: str, backs: Sequence[PutBack]) -> 
     return {Lease(*row) for row in returned}
 
 
-async def release_all(
-    connection: Any, *, owner: str, error: str, keep: Collection[Lease] = ()
-) -> int:
-    """Give back, due at once, every job that `owner` holds apart from `keep`; returns how many."""
-    kept = [lease.job_id for lease in keep]
-    count: int = await connection.fetchval(sql("lease_release_all"), owner, kept, error)
+async def release_all(connection: Any, *, owner: str, error: str) -> int:
+    """Give back, due at once, every job that `owner` holds; returns how many. The last statement of
+    an owner: carried out late, it would take back what was claimed after it.
+    """
+    count: int = await connection.fetchval(sql("lease_release_all"), owner, error)
     return count
 
 

@@ -240,6 +240,27 @@ async def test_shutdown_lets_running_jobs_end_and_gives_the_rest_back(database: 
         assert (await room.claim_one("next")).lease.job_id == stuck
 
 
+async def test_jobs_of_a_claim_whose_answer_was_lost_are_given_back_and_claimed_again(
+    database: Any,
+) -> None:
+    """The claim commits, then the read of its payments waits for too long: nobody works on them."""
+    async with open_room(database.url) as room:
+        job_id = await room.add_job("pay-1")
+        locker = await database.connect()
+        given_back = "SELECT count(*) FROM reconciliation_attempts WHERE error LIKE '%not answered'"
+        lock = locker.transaction()
+        await lock.start()
+        await locker.execute("LOCK TABLE payments IN ACCESS EXCLUSIVE MODE")
+        async with running(room.worker(ScriptedPsp(), claim_seconds=0.3)):
+            await until(lambda: room.pool.fetchval(given_back))
+            await lock.rollback()
+            await _ended(room, job_id)
+        *lost, last = await room.attempts(job_id)
+        assert (set(lost), last) == ({"released"}, "healed")
+        row = await room.job(job_id)
+        assert (row["attempts"], row["releases"]) == (len(lost) + 1, len(lost))
+
+
 async def test_lease_taken_away_cancels_the_job_and_nothing_is_written(database: Any) -> None:
     async with open_room(database.url) as room:
         job_id = await room.add_job("pay-1")

@@ -141,7 +141,11 @@ def test_blind_retry_of_a_commit_repeats_its_effect_once_the_epoch_alone_is_left
 def test_release_that_was_given_up_may_take_a_later_claim_from_its_owner_but_writes_nothing() -> (
     None
 ):
-    """It names an owner and no epochs: two may work on the job then, and the fence lets one end."""
+    """Where it names an owner and no epochs, two may work on the job then; the fence lets one end.
+
+    Only a process's last release does so, after which it claims no more: the one after a claim that
+    was not answered names epochs.
+    """
     late = replace(LATE_AND_RELEASED, late_release=True)
     assert _violation_of(late, frozenset()).broken == {holds.BELIEF}
     rest = explore(late, states_max=8000, ignored=frozenset({holds.BELIEF}))

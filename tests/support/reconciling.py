@@ -144,6 +144,7 @@ class Room:
         concurrency: int = 10,
         lease: LeaseTerms | None = None,
         settle: SettleTerms | None = None,
+        claim_seconds: float = 10.0,
         drain_seconds: float = 5.0,
         backoff_max_seconds: float = 0.05,
         ask_seconds_max: float = 60.0,
@@ -155,6 +156,7 @@ class Room:
             ask=AskTerms(backoff_max_seconds=backoff_max_seconds, ask_seconds_max=ask_seconds_max),
             concurrency=concurrency,
             poll_seconds=0.05,
+            claim_seconds=claim_seconds,
             drain_seconds=drain_seconds,
         )
         return Worker(self.pool, self.connect, psp, terms=terms, activity=self.activity)

@@ -1,4 +1,4 @@
--- Give back every job that one owner holds, apart from those named: due at once, its attempt ends as released.
+-- Give back every job that one owner holds: due at once, its attempt ends as released.
 WITH held AS MATERIALIZED (
     SELECT job_id, lease_epoch
     FROM reconciliation_jobs
@@ -6,7 +6,6 @@ WITH held AS MATERIALIZED (
         status = 'processing'
         AND lease_owner = $1
         AND lease_until > clock_timestamp()
-        AND job_id <> ALL($2::bigint[])
     ORDER BY job_id
     FOR NO KEY UPDATE SKIP LOCKED
 ),
@@ -29,7 +28,7 @@ released AS (
 ),
 closed AS (
     UPDATE reconciliation_attempts AS attempt
-    SET finished_at = clock_timestamp(), outcome = 'released', error = $3
+    SET finished_at = clock_timestamp(), outcome = 'released', error = $2
     FROM released
     WHERE
         attempt.job_id = released.job_id
