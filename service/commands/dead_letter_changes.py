@@ -16,7 +16,7 @@ from service.commands.progress import progress_bar
 from service.commands.reachable import reaching
 from service.connections import pool_options
 from service.ingest.batch import Refusal
-from service.ingest.replaying import (
+from service.ingest.letter_replay import (
     DISCARDED,
     REPLAYED,
     By,

@@ -14,8 +14,8 @@ from typing import Any, Final
 from service.commands.dead_letter_choice import Choice
 from service.commands.dead_letter_text import masked
 from service.ingest.batch import Refusal
+from service.ingest.letter_replay import DISCARDED, StillRefused
 from service.ingest.quarantine import REASON as DATABASE_REFUSED
-from service.ingest.replaying import DISCARDED, StillRefused
 from service.store import dead_letters
 from service.store.dead_letters import BEGINNING, Cursor, Kept, Wanted
 from service.store.faults import Reaction, UnknownCommit, reaction

@@ -124,7 +124,7 @@ def _add_replay(group: typer.Typer) -> None:
         """
         from service.commands import dead_letter_changes as command  # noqa: PLC0415 - as the others
         from service.commands.dead_letter_choice import Choice  # noqa: PLC0415 - as the others
-        from service.ingest.replaying import By as Operator  # noqa: PLC0415 - as the others
+        from service.ingest.letter_replay import By as Operator  # noqa: PLC0415 - as the others
 
         choice = Choice(
             ids=(*(ids or ()), *(named or ())),
@@ -162,7 +162,7 @@ def _add_discard(group: typer.Typer) -> None:
         """Mark parked dead letters as never to be applied. Their bytes are kept."""
         from service.commands import dead_letter_changes as command  # noqa: PLC0415 - as the others
         from service.commands.dead_letter_choice import Choice  # noqa: PLC0415 - as the others
-        from service.ingest.replaying import By as Operator  # noqa: PLC0415 - as the others
+        from service.ingest.letter_replay import By as Operator  # noqa: PLC0415 - as the others
 
         choice = Choice(
             ids=(*(ids or ()), *(named or ())),

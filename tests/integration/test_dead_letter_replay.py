@@ -8,7 +8,7 @@ from typing import Any
 
 from service.commands.dead_letter_changes import replay_letters
 from service.commands.dead_letter_choice import Choice
-from service.ingest.replaying import By
+from service.ingest.letter_replay import By
 from service.settings_loading import load
 from tests.acceptance.commands import Ended
 from tests.contract.records import EXAMPLES, record_of

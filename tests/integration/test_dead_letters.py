@@ -23,8 +23,8 @@ from service.commands.dead_letter_handling import (
 )
 from service.commands.dead_letter_text import many_lines, masked, one_line, shown
 from service.errors import ConfigurationError
+from service.ingest.letter_replay import By, Readers, replay
 from service.ingest.options import IngestOptions
-from service.ingest.replaying import By, Readers, replay
 from service.store import dead_letters
 from service.store.dead_letters import Kept
 from service.store.offsets import Partition
