@@ -41,7 +41,9 @@ def _set(
     topic: Topic,
     partition: Number,
     *,
-    to: Annotated[str, typer.Option(metavar="OFFSET|earliest|latest")] = "",
+    to: Annotated[
+        str, typer.Option("--to", "--offset", metavar="OFFSET|earliest|latest", help="Where to.")
+    ] = "",
     to_time: Annotated[str, typer.Option(metavar="RFC3339", help="The first since then.")] = "",
     skip: Annotated[
         bool, typer.Option("--skip", help="Agree that records are never read.")
