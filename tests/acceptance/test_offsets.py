@@ -76,7 +76,9 @@ async def test_position_set_back_is_followed_by_the_service_that_runs_idle(
     await until_started(service)
     await house.until_count("SELECT count(*) FROM payment_events", 20)
 
-    told = await put(house, topic, partition, "--offset", "5", "--by", "ann", "--note", "missed some")
+    told = await put(
+        house, topic, partition, "--offset", "5", "--by", "ann", "--note", "missed some"
+    )
     assert told.code == 0, told.text
     assert f"before: {topic} {partition}: next offset 20, highest 20" in told.out
     assert f"after:  {topic} {partition}: next offset 5, highest 20" in told.out

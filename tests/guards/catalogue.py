@@ -44,6 +44,7 @@ def _sql(name: str, text: str, instead: str = "") -> Cut:
     return Cut(f"{_SQL}/{name}.sql", text, instead)
 
 
+_UNSORTED: Final = Cut("service/store/book.py", "sorted(set(payment_ids))", "list(payment_ids)")
 _ALIVE: Final = "AND job.lease_until > clock_timestamp()"
 _EPOCH_OF_LEASE: Final = " AND lease.lease_epoch = job.lease_epoch"
 
@@ -138,18 +139,14 @@ GUARDS: Final = (
         ("tests/integration/test_watcher.py",),
     ),
     Guard(
-        "sorted locks: payments are created and locked in key order",
-        (
-            _sql("payment_ensure", 'ORDER BY payment_id COLLATE "C"'),
-            _sql("payment_lock", "ORDER BY payment_id"),
-            Cut("service/store/book.py", "sorted(set(payment_ids))", "list(payment_ids)"),
-            Cut(
-                "service/ingest/apply.py",
-                "sorted(payments_named(items))",
-                "[*payments_named(items)]",
-            ),
-        ),
-        ("tests/integration/test_book.py",),
+        "sorted locks: payments are created in key order",
+        (_sql("payment_ensure", 'ORDER BY payment_id COLLATE "C"'), _UNSORTED),
+        ("tests/integration/test_lock_order.py",),
+    ),
+    Guard(
+        "sorted locks: payments are locked in key order",
+        (_sql("payment_lock", "ORDER BY payment_id"), _UNSORTED),
+        ("tests/integration/test_lock_order.py",),
     ),
     Guard(
         "unknown commit: ingest looks whether its batch is there",

@@ -413,7 +413,6 @@ async def test_batch_with_a_patch_looks_up_what_one_by_one_would(
 
 
 async def test_four_writers_with_crossed_batches_never_deadlock(pool: Any, database: Any) -> None:
-    """Reported as kafka-connect-jdbc 385 and kafka-connect-jdbc 1076."""
     before = await _deadlocks(database)
     random.seed(7)
     keys = [f"p-{number:03d}" for number in range(200)]
