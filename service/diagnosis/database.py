@@ -20,7 +20,13 @@ _TLS = TlsSettings(
     address=URL,
     other_host=", or RECONCILER_DATABASE__SSL_MODE be verify-ca",
 )
+# With TLS 1.3 a client's certificate is refused after the handshake; the alert may get lost.
+_ENDED = (
+    "the server ended the connection: its log says why; if it asks for a client certificate,"
+    f" check {_TLS.certificate}"
+)
 _ADVICE = {
+    "08003": _ENDED,
     "28P01": f"RECONCILER_DATABASE__PASSWORD_FILE (else {URL}) has to hold the user's password",
     "3D000": f"create the database, or correct its name in {URL}",
     "53300": "raise the server's max_connections, or lower RECONCILER_DATABASE__POOL_MAX",
@@ -52,6 +58,8 @@ def _advice(error: BaseException) -> str | None:
                 "the server speaks no TLS: turn it on there, or demand none with"
                 " RECONCILER_DATABASE__SSL_MODE"
             )
+        case ConnectionResetError() | BrokenPipeError():
+            return _ENDED
         case TimeoutError():
             return f"nobody answered in time: check host and port in {URL}"
         case _:

@@ -24,7 +24,10 @@ _CREDENTIALS = (
     "check RECONCILER_KAFKA__SASL_USERNAME, _SASL_PASSWORD and _SASL_MECHANISM: the broker knows no"
     " such user with that password"
 )
-_HUNG_UP = f"the broker hung up: check that {_PROTOCOL} is what the port speaks"
+_HUNG_UP = (
+    f"the broker hung up: check that {_PROTOCOL} is what the port speaks, and, if it asks for a"
+    f" client certificate, {_TLS.certificate}"
+)
 _FORBIDDEN = "the broker's administrator has to allow it to this user"
 _ADVICE: tuple[tuple[type[BaseException], str], ...] = (
     (errors.SaslAuthenticationFailed, _CREDENTIALS),

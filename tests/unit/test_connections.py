@@ -4,6 +4,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 from cryptography.hazmat.primitives import serialization
 
@@ -187,3 +188,23 @@ def test_trouble_is_told_by_what_was_wrapped_and_not_by_what_was_handled_meanwhi
     assert "outer" in kafka_trouble(error)
     error.__cause__ = ssl.SSLCertVerificationError("wrapped")
     assert "wrapped" in kafka_trouble(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation"),
+        ConnectionResetError("reset by peer"),
+    ],
+)
+def test_server_that_hangs_up_may_have_refused_the_client_certificate(error: Exception) -> None:
+    """With TLS 1.3 it does so after the handshake, and its reason may be lost on the way."""
+    told = database_trouble(error)
+    assert "client certificate" in told
+    assert "RECONCILER_DATABASE__SSL_CERT_FILE" in told
+
+
+def test_broker_that_hangs_up_may_have_refused_the_client_certificate() -> None:
+    told = kafka_trouble(ConnectionResetError("reset by peer"))
+    assert "client certificate" in told
+    assert "RECONCILER_KAFKA__TLS_CERT_FILE" in told
