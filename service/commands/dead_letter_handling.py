@@ -15,7 +15,7 @@ from service.commands.dead_letter_choice import Choice
 from service.commands.dead_letter_text import masked
 from service.ingest.batch import Refusal
 from service.ingest.letter_replay import DISCARDED, StillRefused
-from service.ingest.quarantine import REASON as DATABASE_REFUSED
+from service.ingest.quarantine import refusal_of
 from service.store import dead_letters
 from service.store.dead_letters import BEGINNING, Cursor, Kept, Wanted
 from service.store.faults import Reaction, UnknownCommit, reaction
@@ -120,7 +120,7 @@ async def handle(pool: Any, dead_letter_id: int, order: Order) -> Handled:
             return _refused(dead_letter_id, refused.refusal)
         except Exception as error:
             if _about_content(error):
-                return _refused(dead_letter_id, _refusal_of(error))
+                return _refused(dead_letter_id, refusal_of(error, None))
             if reaction(error) is Reaction.STOP or attempt == TRIES_MAX:
                 raise
             unsure = unsure or isinstance(error, UnknownCommit)
@@ -164,11 +164,3 @@ def _about_content(error: Exception) -> bool:
     """
     sqlstate = getattr(error, "sqlstate", None) or ""
     return reaction(error) is Reaction.BISECT or sqlstate.startswith("23")
-
-
-def _refusal_of(error: Exception) -> Refusal:
-    """The database's refusal by class and code; its text may quote the payload."""
-    code = getattr(error, "sqlstate", None)
-    constraint = getattr(error, "constraint_name", None)
-    told = f"PostgreSQL refused it: {type(error).__name__} {code} {constraint or ''}".rstrip()
-    return Refusal(DATABASE_REFUSED, told, None)

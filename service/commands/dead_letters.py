@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any, Final
 
 from rich.console import Console
@@ -53,8 +52,12 @@ async def show(settings: Settings, dead_letter_id: int, *, raw: bool) -> int:
 
     Raises ReconcilerError if there is none of this id.
     """
-    read = partial(dead_letters.read, dead_letter_id=dead_letter_id)
-    kept: Kept | None = await _reading(settings, read)
+
+    async def read(connection: Any) -> tuple[Kept | None, list[Done]]:
+        kept = await dead_letters.read(connection, dead_letter_id)
+        return kept, await dead_letters.history(connection, dead_letter_id)
+
+    kept, done = await _reading(settings, read)
     if kept is None:
         raise ReconcilerError(
             f"no dead letter {dead_letter_id}; `reconciler dead-letters list` shows those there are"
@@ -64,9 +67,6 @@ async def show(settings: Settings, dead_letter_id: int, *, raw: bool) -> int:
         sys.stdout.buffer.write(kept.letter.value or b"")
         sys.stdout.buffer.flush()
         return 0
-    done: list[Done] = await _reading(
-        settings, partial(dead_letters.history, dead_letter_id=dead_letter_id)
-    )
     for line in _lines_of(kept, done):
         sys.stdout.write(line + "\n")
     return 0

@@ -138,7 +138,6 @@ def _add_replay(group: typer.Typer) -> None:
             everything=everything,
         )
         operator = Operator(actor=actor(by), note=note.strip() or None)
-        choice.require()
         _leave(asyncio.run(command.replay_letters(load(), choice, by=operator, dry_run=dry_run)))
 
 
@@ -175,7 +174,6 @@ def _add_discard(group: typer.Typer) -> None:
             everything=everything,
         )
         operator = Operator(actor=actor(by), note=note.strip() or None)
-        choice.require()
         _leave(asyncio.run(command.discard_letters(load(), choice, by=operator, dry_run=dry_run)))
 
 

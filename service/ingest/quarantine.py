@@ -48,14 +48,19 @@ def _is_event(part: Batch) -> bool:
     return bool(part.items) and not isinstance(part.items[0].content, Refusal)
 
 
-def _parked(part: Batch, error: Exception) -> Batch:
-    """The batch of one record with the record as a dead letter. The error's class and code are
-    told, not its text, which may quote the payload.
+def refusal_of(error: Exception, payment_id: str | None) -> Refusal:
+    """What the database has against a record: the error's class and code, not its text, which may
+    quote the payload.
     """
-    item = part.items[0]
     code = getattr(error, "sqlstate", None)
     constraint = getattr(error, "constraint_name", None)
     told = f"PostgreSQL refused it: {type(error).__name__} {code} {constraint or ''}".rstrip()
+    return Refusal(REASON, told, payment_id)
+
+
+def _parked(part: Batch, error: Exception) -> Batch:
+    """The batch of one record with the record as a dead letter."""
+    item = part.items[0]
     payment_id = min(payments_named([item]), default=None)
-    refused = Item(item.record, Refusal(REASON, told, payment_id))
+    refused = Item(item.record, refusal_of(error, payment_id))
     return replace(part, items=[refused])

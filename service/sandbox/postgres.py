@@ -68,6 +68,20 @@ class EmbeddedPostgres(Running):
         """Whether the server's process is there; a paused one is."""
         return self._child is not None and self._child.running
 
+    @property
+    def directory(self) -> Path:
+        """Where its data lie, in `data`, with room beside them. Raises SandboxError before the
+        first start.
+        """
+        if self._directory is None:
+            raise SandboxError("this PostgreSQL has not been started")
+        return self._directory
+
+    @property
+    def log_file(self) -> Path:
+        """Where the server writes its log."""
+        return self.directory / "postgres.log"
+
     async def start(self) -> None:
         """Start, the second time on the same port and data, and wait until it lets clients in."""
         if self.running:
@@ -158,7 +172,7 @@ class EmbeddedPostgres(Running):
         return Command(
             argv=[str(self._bin_dir / "postgres"), "-D", str(directory / "data"), *options],
             env=_ENV,
-            log=directory / "postgres.log",
+            log=self.log_file,
             account=self._account,
             orphan_signal=signal.SIGQUIT,
             scratch=directory if self._given_directory is None else None,

@@ -104,8 +104,3 @@ async def put(
         position.highest_offset,
     )
     return affected(tag) == 1
-
-
-async def caught_up(connection: Any, group: str) -> bool:
-    """Whether the group has rows, and each has once reached its log's end: healing may start."""
-    return bool(await connection.fetchval(sql("offset_caught_up"), group))

@@ -22,7 +22,6 @@ from random import Random
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from service.sandbox.postgres import EmbeddedPostgres
 from tests.faults.plan import Kind, Plan, draw
 from tests.faults.soaking.deadlocks import deadlocks_in
 from tests.faults.soaking.flatness import RULES
@@ -75,7 +74,7 @@ async def soak(seed: int, seconds: float, console: Console) -> Soaked:
         ) as storm,
     ):
         soaked = await _soaked(storm, seconds, console)
-        shutil.copy(_log_of(storm.stage.postgres), directory)
+        shutil.copy(storm.stage.postgres.log_file, directory)
     if soaked.wrong:
         console.print(f"the logs are in {directory}")
     else:
@@ -98,7 +97,7 @@ async def _soaked(storm: Storm, seconds: float, console: Console) -> Soaked:
         violations += await storm.check()
     except (OSError, TimeoutError) as error:
         violations.append(f"the history could not be read: {error!r}")
-    log = _log_of(storm.stage.postgres).read_text(encoding="utf-8", errors="replace")
+    log = storm.stage.postgres.log_file.read_text(encoding="utf-8", errors="replace")
     return Soaked(
         seed=storm.plan.seed,
         seconds=seconds,
@@ -111,12 +110,6 @@ async def _soaked(storm: Storm, seconds: float, console: Console) -> Soaked:
         deadlocks=list(deadlocks_in(log.splitlines())),
         violations=violations,
     )
-
-
-def _log_of(postgres: EmbeddedPostgres) -> Path:
-    """Where the server writes; it keeps that to itself."""
-    assert postgres._directory is not None
-    return postgres._directory / "postgres.log"
 
 
 @asynccontextmanager

@@ -109,6 +109,11 @@ class Storm:
         return self._sender.sent
 
     @property
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Up to where each partition's log was written for certain."""
+        return self._sender.ends
+
+    @property
     def failures(self) -> list[str]:
         """What has gone wrong so far: processes that ended, leases left lying."""
         return [*self.stage.fleet.failures, *self._leases.overdue]
@@ -134,7 +139,7 @@ class Storm:
         """
 
         async def is_quiet() -> bool:
-            self.unrest = await unrest(self.stage, self._sender.ends)
+            self.unrest = await unrest(self.stage, self.ends)
             return not self.unrest or bool(self.failures)
 
         try:

@@ -163,10 +163,9 @@ class FileBackup:
     """A copy of the data directory of a stopped server, put back under a service that runs."""
 
     def __init__(self, postgres: EmbeddedPostgres) -> None:
-        assert postgres._directory is not None
         self._postgres = postgres
-        self._data = postgres._directory / "data"
-        self._copy = postgres._directory / "backup"
+        self._data = postgres.directory / "data"
+        self._copy = postgres.directory / "backup"
 
     async def take(self) -> None:
         await self._postgres.stop()
@@ -184,7 +183,7 @@ class Dump:
 
     def __init__(self, postgres: EmbeddedPostgres) -> None:
         self._postgres = postgres
-        self._file = f"{postgres._directory}/dump"
+        self._file = f"{postgres.directory}/dump"
         self._to = ("--host=127.0.0.1", f"--port={postgres.port}", "--username=postgres")
 
     async def take(self) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -136,7 +135,7 @@ async def test_deadlock_is_found_in_the_servers_own_log(
     first, second = await database.connect(), await database.connect()
     await first.execute("INSERT INTO payments (payment_id) VALUES ('a'), ('b')")
     lock = f"SELECT FROM payments WHERE payment_id = $1 {strength}"
-    log = _log_of(postgres)
+    log = postgres.log_file
     before = len(log.read_text(encoding="utf-8").splitlines())
     for connection, payment_id in ((first, "a"), (second, "b")):
         await connection.execute(QUICKLY)
@@ -154,8 +153,3 @@ async def test_deadlock_is_found_in_the_servers_own_log(
     (found,) = await eventually(written, what="the deadlock in the log")
     assert found.foreign is foreign
     assert found.text.count(strength) == 2
-
-
-def _log_of(postgres: EmbeddedPostgres) -> Path:
-    assert postgres._directory is not None
-    return postgres._directory / "postgres.log"

@@ -30,6 +30,7 @@ from service.observe.metrics import Metrics
 from service.store import offsets
 from service.store.pool import PoolOptions, open_pool
 from service.store.transactions import transaction
+from tests.support.positions import caught_up
 from tests.support.proxy import database_proxy
 from tests.support.waiting import eventually
 
@@ -171,7 +172,7 @@ async def test_events_land_and_the_group_is_caught_up(room: Room) -> None:
 
     async def done() -> bool:
         async with transaction(room.pool) as connection:
-            return await offsets.caught_up(connection, room.group) and await room.stored() == 302
+            return await caught_up(connection, room.group) and await room.stored() == 302
 
     async with running(ingest):
         await until(done)

@@ -27,6 +27,7 @@ from service.store.faults import Reaction
 from service.store.offsets import Partition
 from service.store.pool import PoolOptions, open_pool
 from service.store.transactions import transaction
+from tests.support.positions import caught_up
 from tests.support.proxy import Cut, database_proxy
 from tests.support.waiting import eventually
 
@@ -424,11 +425,11 @@ async def test_position_above_the_end_names_the_topic_and_the_remedy(pool: Any) 
 
 async def test_partition_at_its_end_is_caught_up_for_good(pool: Any) -> None:
     async with transaction(pool) as connection:
-        assert not await offsets.caught_up(connection, "g")
+        assert not await caught_up(connection, "g")
     assert (await placed(pool, 0, 0)).caught_up
     async with transaction(pool) as connection:
         await place(connection, "g", {ERP: LogBounds(0, 0)})
-        assert await offsets.caught_up(connection, "g")
+        assert await caught_up(connection, "g")
     assert (await placed(pool, 0, 50)).caught_up
 
 

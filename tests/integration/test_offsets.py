@@ -23,6 +23,7 @@ from service.store.pool import PoolOptions, open_pool
 from service.store.transactions import transaction
 from tests.integration.test_consumer import Room, payments, running, until
 from tests.support.kafka import ApacheKafka
+from tests.support.positions import caught_up
 
 FIRST = Partition("psp.payments", 0)
 LOG = LogBounds(beginning=10, end=100)
@@ -98,14 +99,14 @@ async def test_idle_consumer_tells_again_that_it_has_caught_up(room: Room) -> No
     """Else healing would wait for ever in a database from before the end was first reached."""
     await room.produce(payments(0, 20))
 
-    async def caught_up() -> bool:
+    async def at_the_end() -> bool:
         async with transaction(room.pool) as connection:
-            return await offsets.caught_up(connection, room.group)
+            return await caught_up(connection, room.group)
 
     async with running(room.ingest()):
-        await until(caught_up)
+        await until(at_the_end)
         await room.rows("UPDATE consumer_offsets SET caught_up_at = NULL RETURNING 1")
-        await until(caught_up)
+        await until(at_the_end)
 
 
 @pytest.mark.kafka

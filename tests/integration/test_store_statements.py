@@ -25,6 +25,7 @@ GUARDS = {
     ),
     "reconciliation_jobs": (r"\blease_epoch = ", r"\bstatus = 'pending'", r"\bstatus IN "),
     "consumer_offsets": (r"\bnext_offset = ",),
+    "dead_letters": (r"\bstatus = ",),
 }
 UPDATE = re.compile(r"\bUPDATE\s+(?!SKIP\b|OF\b)([a-z_]+)\b", re.IGNORECASE)
 

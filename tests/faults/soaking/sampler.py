@@ -82,7 +82,7 @@ class Sampler:
                 ages: dict[str, Any] = dict(await connection.fetchrow(_AGES))
         except _AWAY:
             return None
-        behind = max(0, sum(self._storm._sender.ends.values()) - int(ages.pop("taken_in")))
+        behind = max(0, sum(self._storm.ends.values()) - int(ages.pop("taken_in")))
         sessions = {PurePath(name).name: number for name, number in rows if _SERVICE in name}
         self.moments.append(
             Moment(
