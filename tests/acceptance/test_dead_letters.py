@@ -87,6 +87,18 @@ async def test_nothing_of_a_record_can_move_an_operators_cursor(database: Databa
     assert "a\\tb\\n\\x1b[31m" in listed.out
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+async def test_list_masks_card_numbers_that_a_stored_sentence_may_hold(
+    database: Database, form: tuple[str, ...]
+) -> None:
+    await park(database.url, 1, b"{")
+    connection = await database.connect()
+    await connection.execute("UPDATE dead_letters SET error = 'no such card: ' || $1::text", CARD)
+    told = await dead_letters(database, "list", *form)
+    assert "no such card: ****" in told.out
+    assert CARD not in told.text
+
+
 async def test_show_tells_everything_and_masks_card_numbers(database: Database) -> None:
     value = b'{"card": "' + CARD.encode() + b'", "n": "\xc3\xa9"'
     headers: list[tuple[str, bytes | None]] = [
